@@ -197,6 +197,6 @@ pub async fn push(
     let artifact = delivery::artifact(exported);
     let login = RegistryLogin::find(&run.env, &to.host);
     let registry = RegistryClient::new(login, Interrupt::new(run.cancel.clone()));
-    let published = registry.publish(to, &artifact).await?;
+    let published = registry.publish(to, &artifact, &[]).await?;
     Ok((published, artifact.digest()))
 }

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{
     AccessKeys,
-    sigv4::{canonical_headers, mac, percent_encode, sha256},
+    sigv4::{canonical_headers, hmac_sha256, percent_encode, sha256},
 };
 
 const ALGORITHM: &str = "ACS3-HMAC-SHA256";
@@ -63,7 +63,7 @@ impl SignedAlibabaCall<'_> {
             query.as_str()
         ));
         let text = format!("{ALGORITHM}\n{}", sha256(request.as_bytes()));
-        let signature = hex::encode(mac(keys.secret_key.as_bytes(), text.as_bytes()));
+        let signature = hex::encode(hmac_sha256(keys.secret_key.as_bytes(), text.as_bytes()));
         let credential = &keys.access_key;
         headers.retain(|(name, _)| *name != "host");
         headers.push((

@@ -1,10 +1,10 @@
 //! The addresses to which credentials may be sent. They are fixed: a variable or a file chooses only among
 //! the hosts of its cloud.
 
-use url::{Host, Url};
+use url::Url;
 
 use super::CloudError;
-use konverge_secrets::{AddressParts, credential_in};
+use konverge_secrets::{AddressParts, credential_in, is_this_machine};
 
 /// Parses an address from a setting. It must be HTTPS at one of these hosts, or a service of this machine. A
 /// host that begins with a dot allows all hosts below it.
@@ -30,14 +30,11 @@ pub(super) fn of_cloud(setting: &str, text: &str, hosts: &[&str]) -> Result<Url,
     Err(CloudError::setting(setting, why))
 }
 
-/// Returns true for a loopback address.
-pub(super) fn is_this_machine(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
+/// Parses an address to which a token may be sent: HTTPS, or this machine.
+pub(super) fn encrypted(setting: &str, text: &str) -> Result<Url, CloudError> {
+    let url: Option<Url> = text.parse().ok();
+    let url = url.filter(|url| url.scheme() == "https" || is_this_machine(url));
+    url.ok_or_else(|| CloudError::setting(setting, "it is not an HTTPS address"))
 }
 
 #[cfg(test)]

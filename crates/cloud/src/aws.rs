@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use konverge_base::variables;
 use konverge_http::xml_text;
+use konverge_secrets::is_this_machine;
 use url::Url;
 use zeroize::Zeroizing;
 
@@ -201,9 +202,8 @@ impl AwsLogin {
             (None, None) => return Ok(None),
         };
         let url: Option<Url> = url.parse().ok();
-        let is_endpoint = |url: &Url| {
-            CONTAINER_HOSTS.contains(&url.host_str().unwrap_or_default()) || addresses::is_this_machine(url)
-        };
+        let is_endpoint =
+            |url: &Url| CONTAINER_HOSTS.contains(&url.host_str().unwrap_or_default()) || is_this_machine(url);
         match url.filter(is_endpoint) {
             Some(url) => Ok(Some(url)),
             None => Err(CloudError::setting(

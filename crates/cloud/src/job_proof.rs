@@ -4,7 +4,6 @@
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
 use konverge_base::{error::SharedError, variables};
 use serde::Deserialize;
-use url::Url;
 
 use super::{
     CloudError, addresses,
@@ -46,14 +45,8 @@ pub async fn verify_job(token: &str, issuer: &str, audience: &str) -> Result<Job
         return Err(refused("it is not signed with RS256".into()));
     }
     let key = header.kid.ok_or_else(|| refused("it names no key".into()))?;
-    let place: Option<Url> = format!("{issuer}/.well-known/jwks").parse().ok();
-    let place = place.filter(|url| url.scheme() == "https" || addresses::is_this_machine(url));
-    let Some(place) = place else {
-        return Err(CloudError::setting(
-            variables::GITHUB_SERVER_URL,
-            "it is not an HTTPS address",
-        ));
-    };
+    let place = format!("{issuer}/.well-known/jwks");
+    let place = addresses::encrypted(variables::GITHUB_SERVER_URL, &place)?;
     let client = LoginClient::new()?;
     let keys = http_client::json(client.get(place), "the keys of the issuer").await?;
     let keys: JwkSet = serde_json::from_value(keys).map_err(|error| refused(error.into()))?;

@@ -3,7 +3,6 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
-use url::Url;
 use zeroize::Zeroizing;
 
 use konverge_forge::IdentityEndpoint;
@@ -53,14 +52,7 @@ pub(super) async fn request(
     let Some(endpoint) = IdentityEndpoint::find(|name| environment.var(name)) else {
         return Ok(None);
     };
-    let url: Option<Url> = endpoint.url.parse().ok();
-    let url = url.filter(|url| url.scheme() == "https" || addresses::is_this_machine(url));
-    let Some(mut url) = url else {
-        return Err(CloudError::setting(
-            IdentityEndpoint::VARIABLE,
-            "it is not an HTTPS address",
-        ));
-    };
+    let mut url = addresses::encrypted(IdentityEndpoint::VARIABLE, endpoint.url)?;
     if let Some(audience) = audience {
         url.query_pairs_mut().append_pair("audience", audience);
     }

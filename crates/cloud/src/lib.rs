@@ -32,6 +32,6 @@ pub use google::GoogleLogin;
 pub use job_proof::{JobProof, bound_audience, verify_job};
 pub use job_token::JobIdentity;
 pub use registry_login::{RegistryLogin, is_local_registry};
-pub use sigv4::SignedJsonPost;
+pub use sigv4::{RESERVED, SignedJsonPost, canonical_headers, hmac_sha256, percent_encode, sha256};
 pub use stack_identity::{StackIdentity, job_subject};
 pub use token::{AccessKeys, AccessToken};

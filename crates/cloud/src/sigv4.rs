@@ -132,13 +132,13 @@ impl<'a> Scope<'a> {
         let first = Zeroizing::new(format!("AWS4{}", *keys.secret_key).into_bytes());
         let key = [self.day.as_str(), self.region, self.service, "aws4_request"]
             .iter()
-            .fold(first, |key, part| mac(&key, part.as_bytes()));
-        hex::encode(mac(&key, text.as_bytes()))
+            .fold(first, |key, part| hmac_sha256(&key, part.as_bytes()));
+        hex::encode(hmac_sha256(&key, text.as_bytes()))
     }
 }
 
 /// Returns the names of sorted headers for `SignedHeaders`, and their canonical lines.
-pub(super) fn canonical_headers<V: AsRef<str>>(headers: &[(&str, V)]) -> (String, String) {
+pub fn canonical_headers<V: AsRef<str>>(headers: &[(&str, V)]) -> (String, String) {
     let names: Vec<_> = headers.iter().map(|(name, _)| *name).collect();
     let lines = headers
         .iter()
@@ -146,24 +146,27 @@ pub(super) fn canonical_headers<V: AsRef<str>>(headers: &[(&str, V)]) -> (String
     (names.join(";"), lines.collect())
 }
 
-pub(super) fn mac(key: &[u8], text: &[u8]) -> Zeroizing<Vec<u8>> {
+/// Returns the HMAC of a text with SHA-256.
+pub fn hmac_sha256(key: &[u8], text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(text);
     Zeroizing::new(mac.finalize().into_bytes().to_vec())
 }
 
-pub(super) fn sha256(text: &[u8]) -> String {
+/// Returns the SHA-256 digest of a text in hexadecimal.
+pub fn sha256(text: &[u8]) -> String {
     hex::encode(Sha256::digest(text))
 }
 
 /// The characters that are percent-encoded: all but the unreserved characters of RFC 3986.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+pub const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-pub(super) fn percent_encode(text: &str) -> String {
+/// Encodes all reserved characters of a text.
+pub fn percent_encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 

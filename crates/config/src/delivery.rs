@@ -64,13 +64,10 @@ impl DeliveryConfig {
         is_cluster: impl Fn(&ClusterName) -> bool,
     ) -> Option<Problem> {
         let Some(registry) = &self.registry else {
-            return is_used.then(|| {
-                (
-                    "a rule under `stacks` has `deliver`, and `delivery.registry` is not set".to_owned(),
-                    "write where the artifacts go, such as `delivery: {registry: oci://ghcr.io/acme/deploy}`"
-                        .to_owned(),
-                )
-            });
+            is_used.then_some(())?;
+            return problem("a rule under `stacks` has `deliver`, and `delivery.registry` is not set").hint(
+                "write where the artifacts go, such as `delivery: {registry: oci://ghcr.io/acme/deploy}`",
+            );
         };
         let rest = registry.strip_prefix("oci://").unwrap_or_default();
         let is_address = |c: char| c.is_ascii_alphanumeric() || "._-:/[]".contains(c);

@@ -1,10 +1,9 @@
 //! `policy.ended_names`: the earlier names (folders, identities) of a stack whose policies no longer apply to it.
 
 use super::{
-    config_problem::Problem,
+    config_problem::{Problem, problem},
     stack_glob::{StackGlob, glob_problem},
-    types::EndedNameConfig,
-    types::PolicyConfig,
+    types::{EndedNameConfig, PolicyConfig},
 };
 use konverge_base::model::{RepoPath, other_names::OtherNames};
 
@@ -20,17 +19,13 @@ impl PolicyConfig {
             let hint = "write a folder or an identity, such as `appops/shop/prod`";
             let mut globs = [&line.stacks, &line.was].into_iter();
             let wrong_glob = globs.find_map(|glob| glob_problem("policy.ended_names", glob, hint));
-            if wrong_glob.is_some() {
-                return wrong_glob;
-            }
-            line.reason.trim().is_empty().then(|| {
-                (
-                    format!(
-                        "policy.ended_names: the line for `{}` has no reason",
-                        line.was.escape_debug()
-                    ),
-                    "give a reason: why the policies for this name are not needed any more".to_owned(),
-                )
+            wrong_glob.or_else(|| {
+                line.reason.trim().is_empty().then_some(())?;
+                problem(format!(
+                    "policy.ended_names: the line for `{}` has no reason",
+                    line.was.escape_debug()
+                ))
+                .hint("give a reason: why the policies for this name are not needed any more")
             })
         };
         self.ended_names.iter().find_map(of_line)

@@ -176,13 +176,11 @@ pub(super) fn keys_problem(key: &str, keys: &[String], is_vault: impl Fn(&str) -
             Ok(StateRecipient::VaultTransit { store, .. }) => store,
             Ok(_) => return None,
         };
-        (!is_vault(&store)).then(|| {
-            (
-                format!("{key}: `{shown}` names `{store}`, which is not a Vault under secrets.stores"),
-                "define the store under `secrets.stores` with `kind: vault`, or name a store of that kind"
-                    .to_owned(),
-            )
-        })
+        (!is_vault(&store)).then_some(())?;
+        problem(format!(
+            "{key}: `{shown}` names `{store}`, which is not a Vault under secrets.stores"
+        ))
+        .hint("define the store under `secrets.stores` with `kind: vault`, or name a store of that kind")
     })
 }
 

@@ -52,12 +52,9 @@ impl ModelsConfig {
                 ))
                 .hint("give a path from the root of the repository, such as `base/pkg/argo`");
             }
-            source.from.is_empty().then(|| {
-                (
-                    format!("models.sources: `{into}` has no source"),
-                    "give files, `kubernetes@VERSION` or `cluster:NAME` in `from`".to_owned(),
-                )
-            })
+            source.from.is_empty().then_some(())?;
+            problem(format!("models.sources: `{into}` has no source"))
+                .hint("give files, `kubernetes@VERSION` or `cluster:NAME` in `from`")
         })
     }
 }

@@ -45,10 +45,7 @@ impl From<ConfigError> for UserError {
                 hint,
             } => {
                 let failure = UserError::new(ErrorKind::Config, message).at(FILE_NAME, line, column);
-                let failure = match hint {
-                    Some(hint) => failure.hint(hint),
-                    None => failure,
-                };
+                let failure = hint.into_iter().fold(failure, UserError::hint);
                 failure.hint("`konverge config schema` prints every key with its meaning")
             }
             ConfigError::Source(error) => {
@@ -125,22 +122,15 @@ impl Config {
             order: self.kcl.settings,
             exclude: self.exclude.clone(),
             include: self.include.clone(),
-            identities: self.identities(),
+            identities: self.by_pattern(|rule| &rule.identity),
         }
     }
 
-    fn workspaces(&self) -> Vec<(String, String)> {
-        let named = self.stacks.iter();
-        named
-            .filter_map(|rule| Some((rule.pattern.clone(), rule.workspace.clone()?)))
-            .collect()
-    }
-
-    fn identities(&self) -> Vec<(String, StackId)> {
-        let named = self.stacks.iter();
-        named
-            .filter_map(|rule| Some((rule.pattern.clone(), rule.identity.clone()?)))
-            .collect()
+    /// Returns what the rules of stacks that have this key say, each with its pattern.
+    fn by_pattern<T: Clone>(&self, key: impl Fn(&StackRule) -> &Option<T>) -> Vec<(String, T)> {
+        let rules = self.stacks.iter();
+        let found = rules.filter_map(|rule| Some((rule.pattern.clone(), key(rule).clone()?)));
+        found.collect()
     }
 
     /// Returns this configuration with the `exclude`, `include`, `stacks[].identity`, `stacks[].workspace`,
@@ -153,11 +143,15 @@ impl Config {
         config.kcl.settings = other.kcl.settings;
         config.exclude.clone_from(&other.exclude);
         config.include.clone_from(&other.include);
-        let identities = other.identities();
-        let workspaces = other.workspaces();
-        if identities == self.identities() && workspaces == self.workspaces() {
+        let named = |config: &Self| {
+            let identities = config.by_pattern(|rule| &rule.identity);
+            (identities, config.by_pattern(|rule| &rule.workspace))
+        };
+        let of_other = named(other);
+        if of_other == named(self) {
             return config;
         }
+        let (identities, workspaces) = of_other;
         for rule in &mut config.stacks {
             rule.identity = None;
             rule.workspace = None;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{ClusterChoice, Config, effective::StackRules};
@@ -29,34 +30,23 @@ impl Config {
     pub fn permission_changes(&self, after: &Config, stacks: &[StackSides<'_>]) -> Vec<PowerChange> {
         let mut changes = Vec::new();
         let (from, to) = (self.powers(), after.powers());
-        visit_leaves(
-            "",
-            &Value::Object(from),
-            &Value::Object(to),
-            &mut |key, from, to| {
-                changes.push(PowerChange {
-                    stacks: key
-                        .strip_prefix("clusters.")
-                        .map(|rest| self.stacks_of_cluster(after, rest, stacks)),
-                    key,
-                    from: from.map(display),
-                    to: to.map(display),
-                });
-            },
-        );
+        visit_leaves("", &from, &to, &mut |key, from, to| {
+            let of_cluster = key.strip_prefix("clusters.");
+            changes.push(PowerChange {
+                stacks: of_cluster.map(|rest| self.stacks_of_cluster(after, rest, stacks)),
+                key,
+                from: from.map(display),
+                to: to.map(display),
+            });
+        });
         changes.extend(self.by_stack(after, stacks));
         changes.sort();
         changes
     }
 
     /// Returns every key that grants permissions for all stacks, with its value.
-    fn powers(&self) -> Map<String, Value> {
-        let Ok(Value::Object(mut keys)) = serde_json::to_value(self) else {
-            return Map::new();
-        };
-        for key in ["version", "stacks", "checks"] {
-            keys.remove(key);
-        }
+    fn powers(&self) -> Value {
+        let mut keys = without_keys(self, &["version", "stacks", "checks"]);
         // The core and the KCL settings always come from the revision itself, so the preview already shows their
         // effect.
         if let Some(Value::Object(kcl)) = keys.get_mut("kcl") {
@@ -108,22 +98,16 @@ impl Config {
             // For a removed stack the rules are still compared: they decide who may delete it.
             let mut from = effective(&old_rules.for_stack(old.unwrap_or(stack)));
             let mut to = effective(&new_rules.for_stack(new.unwrap_or(stack)));
-            from.insert("cluster".to_owned(), cluster(&old_rules, old));
-            to.insert("cluster".to_owned(), cluster(&new_rules, new));
-            visit_leaves(
-                "",
-                &Value::Object(from),
-                &Value::Object(to),
-                &mut |key, from, to| {
-                    let both = old.is_some() && new.is_some();
-                    if key == "cluster" && !both {
-                        // A stack that is added or removed has its own row in the table of stacks.
-                        return;
-                    }
+            from["cluster"] = cluster(&old_rules, old);
+            to["cluster"] = cluster(&new_rules, new);
+            visit_leaves("", &from, &to, &mut |key, from, to| {
+                let both = old.is_some() && new.is_some();
+                // A stack that is added or removed has its own row in the table of stacks.
+                if key != "cluster" || both {
                     let row = (format!("stacks[].{key}"), from.map(display), to.map(display));
                     found.entry(row).or_default().insert(stack.id.clone());
-                },
-            );
+                }
+            });
         }
         let rows = found.into_iter().map(|((key, from, to), stacks)| PowerChange {
             key,
@@ -135,16 +119,17 @@ impl Config {
     }
 }
 
-/// Returns the effective settings of a stack as JSON, without its cluster.
-fn effective(rules: &super::EffectiveStack) -> Map<String, Value> {
-    let Ok(Value::Object(mut keys)) = serde_json::to_value(rules) else {
-        return Map::new();
-    };
-    // The workspace belongs to the Spec, and grants nothing.
-    for key in ["cluster", "workspace"] {
-        keys.remove(key);
+/// Returns the effective settings of a stack as JSON. The workspace belongs to the Spec, and grants nothing.
+fn effective(rules: &super::EffectiveStack) -> Value {
+    without_keys(rules, &["cluster", "workspace"])
+}
+
+fn without_keys(settings: &impl Serialize, keys: &[&str]) -> Value {
+    let mut settings = serde_json::to_value(settings).unwrap_or_default();
+    if let Some(map) = settings.as_object_mut() {
+        map.retain(|key, _| !keys.contains(&key.as_str()));
     }
-    keys
+    settings
 }
 
 fn cluster(rules: &StackRules<'_>, stack: Option<&Stack>) -> Value {

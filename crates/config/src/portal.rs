@@ -239,27 +239,22 @@ impl PortalConfig {
             })
             .or_else(|| {
                 let needs = self.login.is_none() && !(self.roles.is_empty() && self.workloads.is_empty());
-                needs.then(|| {
-                    (
-                        "portal.roles and portal.workloads have no effect without portal.login".to_owned(),
-                        "add `portal.login` with `issuer`, `client_id` and `url`".to_owned(),
-                    )
-                })
+                needs.then_some(())?;
+                problem("portal.roles and portal.workloads have no effect without portal.login")
+                    .hint("add `portal.login` with `issuer`, `client_id` and `url`")
             })
             .or_else(|| {
                 let workflow = self.workflow.as_ref()?;
-                WorkflowPage::parse(workflow).is_none().then(|| {
-                    (
-                        format!(
-                            "portal.workflow: `{}` is not the page of a workflow",
-                            workflow.escape_debug()
-                        ),
-                        "write `https://github.com/OWNER/NAME/actions/workflows/konverge.yml`; at Gitea \
-                         `https://HOST/OWNER/NAME/actions?workflow=konverge.yml`, at GitLab \
-                         `https://HOST/GROUP/NAME/-/pipelines/new`"
-                            .to_owned(),
-                    )
-                })
+                WorkflowPage::parse(workflow).is_none().then_some(())?;
+                problem(format!(
+                    "portal.workflow: `{}` is not the page of a workflow",
+                    workflow.escape_debug()
+                ))
+                .hint(
+                    "write `https://github.com/OWNER/NAME/actions/workflows/konverge.yml`; at Gitea \
+                     `https://HOST/OWNER/NAME/actions?workflow=konverge.yml`, at GitLab \
+                     `https://HOST/GROUP/NAME/-/pipelines/new`",
+                )
             })
     }
 }
@@ -286,12 +281,8 @@ fn login_problem(login: &PortalLogin) -> Option<Problem> {
         ))
         .hint("write `https://portal.acme.example`: the portal is at the root of its host");
     }
-    login.client_id.trim().is_empty().then(|| {
-        (
-            "portal.login.client_id is empty".to_owned(),
-            "write the id that the issuer gave to the portal".to_owned(),
-        )
-    })
+    login.client_id.trim().is_empty().then_some(())?;
+    problem("portal.login.client_id is empty").hint("write the id that the issuer gave to the portal")
 }
 
 fn workload_problem(workload: &PortalWorkload) -> Option<Problem> {
@@ -305,12 +296,9 @@ fn workload_problem(workload: &PortalWorkload) -> Option<Problem> {
     let lacks = workload.audience.trim().is_empty()
         || workload.subjects.is_empty()
         || workload.subjects.iter().any(|subject| subject.trim().is_empty());
-    lacks.then(|| {
-        (
-            "portal.workloads: audience and subjects must not be empty".to_owned(),
-            "the issuer of GitHub's jobs gives a token for any audience to every repository: name the subjects, such as `repo:acme/infra:ref:refs/heads/main`".to_owned(),
-        )
-    })
+    lacks.then_some(())?;
+    problem("portal.workloads: audience and subjects must not be empty")
+        .hint("the issuer of GitHub's jobs gives a token for any audience to every repository: name the subjects, such as `repo:acme/infra:ref:refs/heads/main`")
 }
 
 /// Returns true for an address whose traffic is encrypted or stays on this machine.

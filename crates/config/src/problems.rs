@@ -75,40 +75,28 @@ impl Config {
 
     fn store_problem(&self) -> Option<Problem> {
         let (scheme, _) = self.state.url.as_deref()?.split_once("://")?;
-        (!STORES.contains(&scheme)).then(|| {
-            (
-                format!("state.url: unknown scheme `{}`", scheme.escape_debug()),
-                format!("known are {}", STORES.join(", ")),
-            )
-        })
+        let unknown = Some(scheme).filter(|scheme| !STORES.contains(scheme))?;
+        problem(format!("state.url: unknown scheme `{}`", unknown.escape_debug()))
+            .hint(format!("known are {}", STORES.join(", ")))
     }
 
     fn portal_problem(&self) -> Option<Problem> {
         let url = self.portal.publish.as_ref()?;
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-        (!PAGE_STORES.contains(&scheme)).then(|| {
-            (
-                format!("portal.publish: `{}` is not the URL of a store of pages", url.escape_debug()),
-                "write `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `oss://BUCKET/PREFIX` or `file:///FOLDER`".to_owned(),
-            )
-        })
+        (!PAGE_STORES.contains(&scheme)).then_some(())?;
+        problem(format!("portal.publish: `{}` is not the URL of a store of pages", url.escape_debug()))
+            .hint("write `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `oss://BUCKET/PREFIX` or `file:///FOLDER`")
     }
 
     fn release_store_problem(&self) -> Option<Problem> {
         let url = self.state.kusion_releases.as_ref()?;
-        let is_known = url
-            .split_once("://")
-            .is_some_and(|(scheme, _)| RELEASE_STORES.contains(&scheme));
-        (!is_known).then(|| {
-            (
-                format!(
-                    "state.kusion_releases: `{}` is not the URL of a backend of Kusion's",
-                    without_credentials(url).escape_debug()
-                ),
-                "write `file:///home/me/.kusion`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `oss://BUCKET/PREFIX`"
-                    .to_owned(),
-            )
-        })
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        (!RELEASE_STORES.contains(&scheme)).then_some(())?;
+        problem(format!(
+            "state.kusion_releases: `{}` is not the URL of a backend of Kusion's",
+            without_credentials(url).escape_debug()
+        ))
+        .hint("write `file:///home/me/.kusion`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `oss://BUCKET/PREFIX`")
     }
 
     /// Returns a problem if one of the addresses in the file contains credentials.
@@ -251,68 +239,51 @@ impl Config {
             .find_map(|(name, login)| logins::login_problem(name, login));
         of_logins.or_else(|| {
             self.stacks.iter().find_map(|rule| {
-                let login = rule.login.as_ref()?;
-                (!self.logins.contains_key(login)).then(|| {
-                    let defined: Vec<_> = self.logins.keys().map(|name| format!("`{name}`")).collect();
-                    (
-                        format!(
-                            "stacks rule `{}` names login `{}`, which is not under `logins`",
-                            rule.pattern.escape_debug(),
-                            login.escape_debug()
-                        ),
-                        if defined.is_empty() {
-                            "define the login under `logins`".to_owned()
-                        } else {
-                            format!(
-                                "define the login under `logins`; defined are {}",
-                                defined.join(", ")
-                            )
-                        },
-                    )
-                })
+                let login = rule.login.as_ref();
+                let unknown = login.filter(|login| !self.logins.contains_key(*login))?;
+                let defined: Vec<_> = self.logins.keys().map(|name| format!("`{name}`")).collect();
+                let others = match defined.as_slice() {
+                    [] => String::new(),
+                    defined => format!("; defined are {}", defined.join(", ")),
+                };
+                problem(format!(
+                    "stacks rule `{}` names login `{}`, which is not under `logins`",
+                    rule.pattern.escape_debug(),
+                    unknown.escape_debug()
+                ))
+                .hint(format!("define the login under `logins`{others}"))
             })
         })
     }
 
     fn health_rules_problem(&self) -> Option<Problem> {
         let folder = self.apply.health_rules.as_ref()?;
-        RepoPath::normalize(folder)
-            .is_none_or(|path| path.is_root())
-            .then(|| {
-                (
-                    format!(
-                        "apply.health_rules: `{}` is not a folder of the repository",
-                        folder.escape_debug()
-                    ),
-                    "write the path from the root, such as `ops/health`".to_owned(),
-                )
-            })
+        let is_wrong = RepoPath::normalize(folder).is_none_or(|path| path.is_root());
+        is_wrong.then_some(())?;
+        problem(format!(
+            "apply.health_rules: `{}` is not a folder of the repository",
+            folder.escape_debug()
+        ))
+        .hint("write the path from the root, such as `ops/health`")
     }
 
     fn drift_problem(&self) -> Option<Problem> {
-        (self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop).then(|| {
-            (
-                "drift.reconcile restores drift, but policy.drift stops a stack with drift".to_owned(),
-                "remove one of the two keys".to_owned(),
-            )
-        })
+        let is_both = self.drift.reconcile == Reconcile::Restore && self.policy.drift == DriftPolicy::Stop;
+        is_both.then_some(())?;
+        problem("drift.reconcile restores drift, but policy.drift stops a stack with drift")
+            .hint("remove one of the two keys")
     }
 
     fn data_checks_problem(&self) -> Option<Problem> {
         self.checks.data.iter().find_map(|check| {
             let wrong_glob = glob_problem("checks.data", &check.files, "write `appops/*/values/*.yaml`");
-            if wrong_glob.is_some() {
-                return wrong_glob;
-            }
-            check.schema_parts().is_none().then(|| {
-                (
-                    format!(
-                        "checks.data: `{}` is not a schema of the repository",
-                        check.schema.escape_debug()
-                    ),
-                    "write `PATH:NAME`, such as `base/pkg/values:Values`: the path from the root, and the name of the schema"
-                        .to_owned(),
-                )
+            wrong_glob.or_else(|| {
+                check.schema_parts().is_none().then_some(())?;
+                problem(format!(
+                    "checks.data: `{}` is not a schema of the repository",
+                    check.schema.escape_debug()
+                ))
+                .hint("write `PATH:NAME`, such as `base/pkg/values:Values`: the path from the root, and the name of the schema")
             })
         })
     }
@@ -332,16 +303,13 @@ impl Config {
             ))
             .hint("write `prod` for the file `workspaces/prod.yaml`");
         }
-        let cluster = rule.cluster.as_ref()?;
-        (!self.clusters.contains_key(cluster)).then(|| {
-            (
-                format!(
-                    "stacks rule `{}` names cluster `{cluster}`, which is not under `clusters`",
-                    rule.pattern
-                ),
-                "define the cluster under `clusters`, or name a defined one".to_owned(),
-            )
-        })
+        let cluster = rule.cluster.as_ref();
+        let unknown = cluster.filter(|cluster| !self.clusters.contains_key(*cluster))?;
+        problem(format!(
+            "stacks rule `{}` names cluster `{unknown}`, which is not under `clusters`",
+            rule.pattern
+        ))
+        .hint("define the cluster under `clusters`, or name a defined one")
     }
 }
 

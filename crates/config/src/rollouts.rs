@@ -222,14 +222,9 @@ impl GateConfig {
                     return problem(what).hint("name teams (`org/team`) or users");
                 }
                 let has_words = self.pass.is_some() || self.fail.is_some() || self.least.is_some();
-                has_words.then(|| {
-                    let what =
-                        format!("{at}: `pass`, `fail` and `least` read numbers, and an approval has none");
-                    (
-                        what,
-                        "remove these keys, or write a second gate with `prometheus`".to_owned(),
-                    )
-                })
+                has_words.then_some(())?;
+                let what = format!("{at}: `pass`, `fail` and `least` read numbers, and an approval has none");
+                problem(what).hint("remove these keys, or write a second gate with `prometheus`")
             }
             (None, None) => problem(format!("{at} asks nothing"))
                 .hint("write `prometheus: {…}` with `pass`, or `approve: {by: [org/team]}`"),
@@ -313,16 +308,14 @@ impl RolloutConfig {
         }
         self.waves.iter().zip(1..).find_map(|(wave, number)| {
             let at = format!("rollouts `{name}`, wave {number}");
-            let wrong_glob = glob_problem(&at, &wave.pattern, "write `appops/*/prod-eu-*`");
-            if wrong_glob.is_some() {
-                return wrong_glob;
-            }
-            let unknown = wave.gates.iter().find(|gate| !gates.contains_key(*gate))?;
-            let what = format!(
-                "{at} names gate `{}`, which is not under `gates`",
-                unknown.escape_debug()
-            );
-            problem(what).hint("define the gate under `gates`")
+            glob_problem(&at, &wave.pattern, "write `appops/*/prod-eu-*`").or_else(|| {
+                let unknown = wave.gates.iter().find(|gate| !gates.contains_key(*gate))?;
+                let what = format!(
+                    "{at} names gate `{}`, which is not under `gates`",
+                    unknown.escape_debug()
+                );
+                problem(what).hint("define the gate under `gates`")
+            })
         })
     }
 }

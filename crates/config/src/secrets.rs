@@ -154,22 +154,13 @@ pub enum SecretStoreKind {
     AliKms,
 }
 
-impl SecretStoreKind {
-    /// Returns the name of the kind, as in `kind:`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Env => "env",
-            Self::Kubernetes => "kubernetes",
-            Self::Vault => "vault",
-            Self::Aws => "aws",
-            Self::Ssm => "ssm",
-            Self::Sops => "sops",
-            Self::Gcp => "gcp",
-            Self::Azure => "azure",
-            Self::AliKms => "alikms",
-        }
+impl std::fmt::Display for SecretStoreKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
     }
+}
 
+impl SecretStoreKind {
     /// Returns the kind with this name in a vals reference (`ref+WORD://`).
     pub fn from_word(word: &str) -> Option<Self> {
         Some(match word {
@@ -236,8 +227,8 @@ impl SecretStoreConfig {
         keys.filter_map(|text| StateRecipient::parse(text).ok()).collect()
     }
 
-    /// Returns the first problem of a key of this store: the name of the key, the reason, and a hint.
-    fn key_problem(&self) -> Option<(&'static str, String, &'static str)> {
+    /// Returns the first problem of a key of this store. Its text begins with the name of the key.
+    fn key_problem(&self) -> Option<Problem> {
         use SecretStoreKind::{AliKms, Aws, Azure, Gcp, Sops, Ssm, Vault};
         let set = [
             (
@@ -254,80 +245,72 @@ impl SecretStoreConfig {
         ];
         let mut set = set.into_iter();
         if let Some((key, ..)) = set.find(|(_, is_set, kinds)| *is_set && !kinds.contains(&self.kind)) {
-            let why = format!("a store of kind `{}` has no such key", self.kind.word());
-            return Some((key, why, "remove the key"));
+            let why = format!("a store of kind `{}` has no such key", self.kind);
+            return wrong(key, why, "remove the key");
         }
         match &self.address {
             Some(address) if !is_safe(address) => {
-                let why = "is not an https address without a user, a password and a query".to_owned();
-                return Some((
+                return wrong(
                     ".address",
-                    why,
+                    "is not an https address without a user, a password and a query",
                     "a token is sent to this address, so write `https://vault.example.com`",
-                ));
+                );
             }
             None if self.kind == Azure => {
-                return Some((
+                return wrong(
                     "",
-                    "a store of kind `azure` needs an `address`".to_owned(),
+                    "a store of kind `azure` needs an `address`",
                     "write `address: https://NAME.vault.azure.net`",
-                ));
+                );
             }
             None if self.kind == Vault => {
-                return Some((
+                return wrong(
                     "",
-                    "a store of kind `vault` needs an `address`".to_owned(),
+                    "a store of kind `vault` needs an `address`",
                     "write `address: https://vault.example.com`",
-                ));
+                );
             }
             _ => {}
         }
         if !matches!(self.kv, None | Some(1 | 2)) {
-            return Some((".kv", "`kv` must be 1 or 2".to_owned(), "write 1 or 2"));
+            return wrong(".kv", "`kv` must be 1 or 2", "write 1 or 2");
         }
         // Without `mount`, a path could name any address of Vault's API, such as that of logins or of another engine.
         if self.kv == Some(1) && self.mount.is_none() {
-            let why = "an engine of version 1 needs `mount`".to_owned();
-            return Some((
+            return wrong(
                 ".kv",
-                why,
+                "an engine of version 1 needs `mount`",
                 "write the mount, such as `mount: kv`; the paths of secrets are below the mount",
-            ));
+            );
         }
         let is_region = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if let Some(region) = &self.region
             && !region.chars().all(is_region)
         {
             let why = format!("`{}` is not the name of a region", region.escape_debug());
-            return Some((".region", why, "write `region: eu-central-1`"));
+            return wrong(".region", why, "write `region: eu-central-1`");
         }
         self.auth_problem()
     }
 
-    fn auth_problem(&self) -> Option<(&'static str, String, &'static str)> {
+    fn auth_problem(&self) -> Option<Problem> {
         let auth = self.auth.as_ref()?;
         let is_aws = self.kind != SecretStoreKind::Vault;
         if is_aws && (auth.method != SecretAuthMethod::Jwt || auth.mount.is_some()) {
-            return Some((
+            return wrong(
                 ".auth",
-                "for AWS, `auth` needs `method: jwt` and a role; without `auth` the environment variables of the job are used".to_owned(),
+                "for AWS, `auth` needs `method: jwt` and a role; without `auth` the environment variables of the job are used",
                 "write `auth: {method: jwt, role: \"arn:aws:iam::ACCOUNT:role/NAME\"}`",
-            ));
+            );
         }
         if auth.method == SecretAuthMethod::Jwt && auth.role.is_none() {
-            return Some((
-                ".auth",
-                "`jwt` needs a `role`".to_owned(),
-                "name the role that trusts this repository",
-            ));
+            let hint = "name the role that trusts this repository";
+            return wrong(".auth", "`jwt` needs a `role`", hint);
         }
         let mut roles = auth.role.iter().chain(&auth.preview_role);
         let foreign = roles.find(|role| is_aws && !role.starts_with("arn:"))?;
-        Some((
-            ".auth",
-            format!("`{}` is not the ARN of a role", foreign.escape_debug()),
-            "write `arn:aws:iam::ACCOUNT:role/NAME`",
-        ))
+        let why = format!("`{}` is not the ARN of a role", foreign.escape_debug());
+        wrong(".auth", why, "write `arn:aws:iam::ACCOUNT:role/NAME`")
     }
 
     fn problem(&self, name: &str, clusters: &dyn Fn(&ClusterName) -> bool) -> Option<Problem> {
@@ -349,7 +332,7 @@ impl SecretStoreConfig {
         if SecretStoreKind::from_word(name).is_some_and(|kind| kind != self.kind) {
             return problem(format!(
                 "{key}: the store name `{name}` is reserved for another kind than `{}`",
-                self.kind.word()
+                self.kind
             ))
             .hint("give the store another name");
         }
@@ -357,7 +340,7 @@ impl SecretStoreConfig {
             Some(_) if self.kind != SecretStoreKind::Kubernetes => {
                 return problem(format!(
                     "{key}.cluster: a store of kind `{}` has no cluster",
-                    self.kind.word()
+                    self.kind
                 ))
                 .hint("remove the key");
             }
@@ -367,12 +350,16 @@ impl SecretStoreConfig {
             }
             _ => {}
         }
-        if let Some((field, why, hint)) = self.key_problem() {
-            return problem(format!("{key}{field}: {why}")).hint(hint);
+        if let Some((what, hint)) = self.key_problem() {
+            return problem(format!("{key}{what}")).hint(hint);
         }
         let mut globs = self.allow.iter().flat_map(|rule| [&rule.stacks, &rule.paths]);
         globs.find_map(|glob| glob_problem(&format!("{key}.allow"), glob, "write `payments/**`"))
     }
+}
+
+fn wrong(field: &str, why: impl std::fmt::Display, hint: &str) -> Option<Problem> {
+    problem(format!("{field}: {why}")).hint(hint)
 }
 
 #[cfg(test)]

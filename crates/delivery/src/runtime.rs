@@ -276,7 +276,7 @@ impl DeliveredObjects {
         let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
         let reference = self.target.reference()?;
         let registry = self.registry();
-        let pushed = registry.publish_in_place_of(&reference, &files.artifact, &known);
+        let pushed = registry.publish(&reference, &files.artifact, &known);
         pushed.await.map(|_| ()).map_err(not_moved)
     }
 

@@ -16,7 +16,9 @@ use konverge_engine::spec::graph::{Edge, ResourceGraph};
 use konverge_secrets::{HashKey, Secrets, mask_object};
 
 use crate::{
+    document::Place,
     error::{ExportError, ExportRefusal, Why},
+    exported::refuse,
     names::ObjectNames,
     object_text::{sorted_map, text},
     secret_copies::SecretCopies,
@@ -148,7 +150,7 @@ pub struct Bundle {
     /// The left out resources, with the reasons.
     pub left_out: Vec<OmittedResource>,
     /// The locations of copies of a Secret's data that are exported in clear text.
-    pub in_clear: Vec<(ResourceId, FieldPath)>,
+    pub in_clear: Vec<Place>,
     /// The objects that get the namespace of the tool that applies them.
     pub without_namespace: Vec<ResourceId>,
 }
@@ -191,14 +193,7 @@ impl Bundle {
         let mut refusals = sorter.refusals;
         let finder = ValueFinder::new(graph.ids(), &bundle.digest, copies, request.in_clear);
         bundle.add_objects(&graph, &sorter.kept, finder, &mut refusals);
-        if !refusals.is_empty() {
-            refusals.sort();
-            return Err(ExportError::Refused {
-                stack: bundle.stack,
-                target: request.target,
-                refusals,
-            });
-        }
+        refuse(&bundle, request.target, refusals)?;
         if bundle.objects.is_empty() {
             return Err(ExportError::Empty(bundle.stack));
         }
@@ -245,8 +240,9 @@ impl Bundle {
             let whole = Value::Object(filled.body.clone());
             masked_places(&whole, &marked, FieldPath::root(), &mut shown);
             shown.retain(|path| !filled.places.iter().any(|place| place.path == *path));
+            let shown = shown.into_iter();
             self.in_clear
-                .extend(shown.into_iter().map(|path| (id.clone(), path)));
+                .extend(shown.map(|path| Place { id: id.clone(), path }));
             self.objects.push(BundleObject {
                 id: id.clone(),
                 file: String::new(),

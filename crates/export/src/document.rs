@@ -128,7 +128,7 @@ pub struct NeededValue {
 }
 
 /// A location in an object.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
     /// The object that has the value.
     pub id: ResourceId,
@@ -215,14 +215,7 @@ impl Document {
             lost,
             values: values.collect(),
             left_out: bundle.left_out.clone(),
-            in_clear: bundle
-                .in_clear
-                .iter()
-                .map(|(id, path)| Place {
-                    id: id.clone(),
-                    path: path.clone(),
-                })
-                .collect(),
+            in_clear: bundle.in_clear.clone(),
             without_namespace: bundle.without_namespace.clone(),
             changed: Vec::new(),
             unprotected: bundle

@@ -137,7 +137,7 @@ fn generate_app(
         let made = output.workload.into_iter().map(|resource| (true, resource));
         for (main, mut resource) in made.chain(output.resources.into_iter().map(|resource| (false, resource)))
         {
-            let era = module.rules.native().and_then(NativeRules::workload_version);
+            let era = module.rules.and_then(NativeRules::workload_version);
             if main && is_workload && era != Some(WorkloadVersion::BuiltIn) {
                 resource.extensions.insert(IS_WORKLOAD.to_owned(), json!(true));
             }
@@ -177,7 +177,7 @@ fn call_native(
     stack: &AppStack<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Option<ModuleOutput>, KusionError> {
-    let Some(rules) = module.rules.native() else {
+    let Some(rules) = module.rules else {
         return Ok(None);
     };
     // Kusion itself generated workloads until 0.12.0. The modules that generate them today ignore the extension

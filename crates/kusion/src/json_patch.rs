@@ -71,17 +71,13 @@ impl JsonPatch {
     /// Returns the patched value.
     pub(super) fn apply(&self, mut target: Value) -> Result<Value, String> {
         match self {
-            Self::Merge(patch) => {
-                merge(&mut target, patch);
-                Ok(target)
-            }
+            Self::Merge(patch) => merge(&mut target, patch),
             Self::Operations(operations) => {
-                for operation in operations {
-                    operation.apply(&mut target)?;
-                }
-                Ok(target)
+                let mut operations = operations.iter();
+                operations.try_for_each(|operation| operation.apply(&mut target))?;
             }
         }
+        Ok(target)
     }
 }
 
@@ -120,9 +116,10 @@ fn merge(target: &mut Value, patch: &Value) {
 
 impl PatchOperation {
     fn apply(&self, target: &mut Value) -> Result<(), String> {
+        let nothing = |path: &str| format!("there is nothing at `{}`", path.escape_debug());
         let value_at = |target: &Value, path: &str| {
             let found = target.pointer(path).cloned();
-            found.ok_or_else(|| format!("there is nothing at `{}`", path.escape_debug()))
+            found.ok_or_else(|| nothing(path))
         };
         match self {
             Self::Add { path, value } => add(target, path, value.clone()),
@@ -131,8 +128,7 @@ impl PatchOperation {
                 Ok(())
             }
             Self::Replace { path, value } => {
-                let nothing = || format!("there is nothing at `{}`", path.escape_debug());
-                *target.pointer_mut(path).ok_or_else(nothing)? = value.clone();
+                *target.pointer_mut(path).ok_or_else(|| nothing(path))? = value.clone();
                 Ok(())
             }
             Self::Move { from, path } => {

@@ -10,7 +10,7 @@ use super::{
     apps::{App, Part},
     context_keys,
     kubernetes_object::IS_WORKLOAD,
-    module_source::{ModuleRef, ModuleRules, place},
+    module_source::{ModuleRef, place},
     native::ModuleOutput,
     patch::Patch,
     platform::PlatformModule,
@@ -92,7 +92,7 @@ pub fn foreign_calls(
     for app in &apps.apps {
         for (key, part) in app.parts() {
             let module = ModuleRef::find(&app.name, &place(key), part, stack.dependencies)?;
-            if module.rules != ModuleRules::Foreign {
+            if module.rules.is_some() {
                 continue;
             }
             let workload = app.workload.as_ref().map(|part| yaml::to_string(&part.config));

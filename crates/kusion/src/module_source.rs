@@ -11,16 +11,8 @@ const ORGANISATION: &str = "kusionstack";
 pub(super) struct ModuleRef {
     /// The name of the dependency, which is also the name of the KCL package.
     pub(super) name: String,
-    pub(super) rules: ModuleRules,
-}
-
-/// The implementation of a module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ModuleRules {
-    /// Rules that are built in.
-    Native(NativeRules),
-    /// The module's own binary.
-    Foreign,
+    /// The rules of a native module; `None` for a module that is a program.
+    pub(super) rules: Option<NativeRules>,
 }
 
 /// The modules whose rules are built in.
@@ -29,15 +21,6 @@ pub(super) enum NativeRules {
     Service(WorkloadVersion),
     Job(WorkloadVersion),
     Network,
-}
-
-impl ModuleRules {
-    pub(super) fn native(self) -> Option<NativeRules> {
-        match self {
-            Self::Native(rules) => Some(rules),
-            Self::Foreign => None,
-        }
-    }
 }
 
 impl NativeRules {
@@ -70,7 +53,7 @@ pub(super) fn place(key: Option<&str>) -> String {
 impl ModuleRef {
     /// Returns the name of the module's settings in the workspace.
     pub(super) fn platform_name(&self) -> &str {
-        match (self.name.as_str(), self.rules.native()) {
+        match (self.name.as_str(), self.rules) {
             ("kam", Some(NativeRules::Service(_))) => "service",
             ("kam", Some(NativeRules::Job(_))) => "job",
             (name, _) => name,
@@ -104,15 +87,13 @@ impl ModuleRef {
             });
         };
         let rules = match (name, rest) {
-            _ if !is_official(declared) => ModuleRules::Foreign,
-            ("service", _) => ModuleRules::Native(NativeRules::Service(workload_version(declared))),
-            ("job", _) => ModuleRules::Native(NativeRules::Job(workload_version(declared))),
-            ("network", _) => ModuleRules::Native(NativeRules::Network),
-            ("kam", "v1.workload.Service") => {
-                ModuleRules::Native(NativeRules::Service(WorkloadVersion::BuiltIn))
-            }
-            ("kam", "v1.workload.Job") => ModuleRules::Native(NativeRules::Job(WorkloadVersion::BuiltIn)),
-            _ => ModuleRules::Foreign,
+            _ if !is_official(declared) => None,
+            ("service", _) => Some(NativeRules::Service(workload_version(declared))),
+            ("job", _) => Some(NativeRules::Job(workload_version(declared))),
+            ("network", _) => Some(NativeRules::Network),
+            ("kam", "v1.workload.Service") => Some(NativeRules::Service(WorkloadVersion::BuiltIn)),
+            ("kam", "v1.workload.Job") => Some(NativeRules::Job(WorkloadVersion::BuiltIn)),
+            _ => None,
         };
         Ok(Self {
             name: name.to_owned(),
@@ -170,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    fn rules(schema: &str, kcl_mod: &str) -> ModuleRules {
+    fn rules(schema: &str, kcl_mod: &str) -> Option<NativeRules> {
         let dependencies = konverge_repo::konfig::declared_dependencies(kcl_mod.as_bytes()).unwrap();
         let part = Part {
             schema: Some(schema.to_owned()),
@@ -192,14 +173,14 @@ mod tests {
         for tag in ["0.1.0", "v0.1.1"] {
             assert_eq!(
                 service(tag),
-                ModuleRules::Native(NativeRules::Service(WorkloadVersion::BuiltIn)),
+                Some(NativeRules::Service(WorkloadVersion::BuiltIn)),
                 "{tag}"
             );
         }
         for tag in ["0.2.0", "0.10.0", "1.0.0"] {
             assert_eq!(
                 service(tag),
-                ModuleRules::Native(NativeRules::Service(WorkloadVersion::Module)),
+                Some(NativeRules::Service(WorkloadVersion::Module)),
                 "{tag}"
             );
         }
@@ -207,7 +188,7 @@ mod tests {
             "[dependencies]\nkam = { git = \"https://github.com/KusionStack/kam.git\", tag = \"0.1.0\" }\n";
         assert_eq!(
             rules("kam.v1.workload.Job", kam),
-            ModuleRules::Native(NativeRules::Job(WorkloadVersion::BuiltIn))
+            Some(NativeRules::Job(WorkloadVersion::BuiltIn))
         );
     }
 
@@ -219,13 +200,13 @@ mod tests {
             "network = { path = \"../network\" }",
             "network = \"0.3.0\"",
         ] {
-            assert_eq!(of(line), ModuleRules::Native(NativeRules::Network), "{line}");
+            assert_eq!(of(line), Some(NativeRules::Network), "{line}");
         }
         for line in [
             "network = { oci = \"oci://ghcr.io/acme/network\", tag = \"0.3.0\" }",
             "network = { git = \"https://github.com/acme/kusionstack\", tag = \"1\" }",
         ] {
-            assert_eq!(of(line), ModuleRules::Foreign, "{line}");
+            assert_eq!(of(line), None, "{line}");
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{KusionError, apps::App, kubernetes_object::ObjectName};
-use konverge_base::model::spec::Resource;
+use konverge_base::model::{spec::Resource, text::json_name};
 use konverge_secrets::{SecretReference, SecretTemplate};
 
 /// A secret as the developer declares it.
@@ -27,7 +27,7 @@ struct SecretConfig {
     immutable: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum SecretKind {
     Basic,
@@ -38,16 +38,6 @@ enum SecretKind {
 }
 
 impl SecretKind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Basic => "basic",
-            Self::Token => "token",
-            Self::Opaque => "opaque",
-            Self::Certificate => "certificate",
-            Self::External => "external",
-        }
-    }
-
     fn kubernetes_type(self) -> &'static str {
         match self {
             Self::Basic => "kubernetes.io/basic-auth",
@@ -139,7 +129,7 @@ fn data_of(
             notes.push(format!(
                 "`{}`: the secret `{name}` of type `{}` has no key `{}`; it is left out",
                 app.name,
-                secret.kind.name(),
+                json_name(secret.kind),
                 key.escape_debug()
             ));
         }
@@ -155,7 +145,7 @@ fn data_of(
             let no_name = || KusionError::NoValue {
                 app: app.name.clone(),
                 secret: name.to_owned(),
-                kind: secret.kind.name().to_owned(),
+                kind: json_name(secret.kind),
                 key,
             };
             let path = format!("{}/{name}", app.name);

@@ -1,9 +1,9 @@
 //! Checks the address of a Prometheus server: when a query may be sent there, with a token or without.
 
-use url::{Host, Url};
+use url::Url;
 
 use crate::MetricsError;
-use konverge_secrets::{AddressParts, credential_in};
+use konverge_secrets::{AddressParts, credential_in, is_this_machine};
 
 /// The path segments of instant queries below the address.
 const QUERY: [&str; 3] = ["api", "v1", "query"];
@@ -17,7 +17,7 @@ pub(crate) fn query_url(address: &str) -> Result<Url, MetricsError> {
     let mut url = Url::parse(address).map_err(|_| refused("it is not a URL".to_owned()))?;
     let is_allowed = match url.scheme() {
         "https" => url.has_host(),
-        "http" => is_loopback(&url),
+        "http" => is_this_machine(&url),
         _ => false,
     };
     if !is_allowed {
@@ -31,16 +31,6 @@ pub(crate) fn query_url(address: &str) -> Result<Url, MetricsError> {
         .pop_if_empty()
         .extend(QUERY);
     Ok(url)
-}
-
-/// Returns true if the address is on this machine.
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
 }
 
 #[cfg(test)]

@@ -45,14 +45,13 @@ pub(crate) fn mail(
         name: target.name.clone(),
     };
     let mailbox = |address: &str| {
-        address
-            .parse::<Address>()
-            .map(|address| Mailbox::new(None, address))
+        let address: Address = address.parse().map_err(|_| wrong())?;
+        Ok(Mailbox::new(None, address))
     };
     let from = target.from.as_deref().ok_or_else(wrong)?;
     let subject = message.text(rendering.language, 0, &|name| inert(&(rendering.mask)(name)));
     let mut mail = Message::builder()
-        .from(mailbox(from).map_err(|_| wrong())?)
+        .from(mailbox(from)?)
         .subject(format!("[Konverge {}] {}", subject.repository, subject.title))
         .message_id(None)
         .header(ContentType::TEXT_PLAIN)
@@ -62,7 +61,7 @@ pub(crate) fn mail(
             "auto-generated".to_owned(),
         ));
     for address in &target.to {
-        mail = mail.to(mailbox(address).map_err(|_| wrong())?);
+        mail = mail.to(mailbox(address)?);
     }
     mail.body(text(message, rendering)).map_err(|_| wrong())
 }

@@ -117,20 +117,8 @@ impl PolicySets {
         konverge_config::standing_names(&self.ended, &document.stack.folder, &document.known_as)
     }
 
-    /// Evaluates all sets on the plan of a stack, in this process and without limits of time and memory. Returns
-    /// the findings, the strictest first.
-    pub fn findings(
-        &self,
-        document: &StackDocument,
-        now: Timestamp,
-        secrets: &Secrets,
-    ) -> Vec<PolicyFinding> {
-        let outcomes = self.about(document).map(|set| set.outcomes(document));
-        self.findings_from(document, now, secrets, outcomes.collect())
-    }
-
     /// Creates the findings from the outcomes of each set that applies to the stack, in the order of
-    /// [`Self::about`].
+    /// [`Self::about`]. Returns the strictest first.
     pub fn findings_from(
         &self,
         document: &StackDocument,

@@ -133,9 +133,12 @@ impl<'a> Translation<'a> {
             .push((span.start.offset, span.end.offset, with.to_owned()));
     }
 
-    fn refuse(&self, span: &ast::Span) -> RegexProblem {
+    fn refuse_unless(&self, is_go: bool, span: &ast::Span) -> Result<(), RegexProblem> {
+        if is_go {
+            return Ok(());
+        }
         let part = &self.text[span.start.offset..span.end.offset];
-        RegexProblem::NotGo(part.escape_debug().to_string())
+        Err(RegexProblem::NotGo(part.escape_debug().to_string()))
     }
 
     fn perl_class(&mut self, class: &ast::ClassPerl) {
@@ -155,11 +158,7 @@ impl<'a> Translation<'a> {
             ast::ClassUnicodeKind::Named(name) => is_class(name),
             ast::ClassUnicodeKind::NamedValue { .. } => false,
         };
-        if is_known {
-            Ok(())
-        } else {
-            Err(self.refuse(&class.span))
-        }
+        self.refuse_unless(is_known, &class.span)
     }
 
     fn literal(&self, literal: &ast::Literal) -> Result<(), RegexProblem> {
@@ -172,11 +171,7 @@ impl<'a> Translation<'a> {
             LiteralKind::Special(SpecialLiteralKind::Space) => false,
             LiteralKind::Verbatim | LiteralKind::Special(_) => true,
         };
-        if is_go {
-            Ok(())
-        } else {
-            Err(self.refuse(&literal.span))
-        }
+        self.refuse_unless(is_go, &literal.span)
     }
 
     fn flags(&self, flags: &ast::Flags) -> Result<(), RegexProblem> {
@@ -188,11 +183,7 @@ impl<'a> Translation<'a> {
                 Flag::CaseInsensitive | Flag::MultiLine | Flag::DotMatchesNewLine | Flag::SwapGreed
             ),
         });
-        if is_go {
-            Ok(())
-        } else {
-            Err(self.refuse(&flags.span))
-        }
+        self.refuse_unless(is_go, &flags.span)
     }
 
     fn assertion(&mut self, assertion: &ast::Assertion) -> Result<(), RegexProblem> {
@@ -204,7 +195,7 @@ impl<'a> Translation<'a> {
             | AssertionKind::EndLine
             | AssertionKind::StartText
             | AssertionKind::EndText => {}
-            _ => return Err(self.refuse(&assertion.span)),
+            _ => return self.refuse_unless(false, &assertion.span),
         }
         Ok(())
     }
@@ -226,11 +217,7 @@ impl<'a> Translation<'a> {
         };
         // Go allows no spaces inside the braces.
         let has_blank = self.text[span.start.offset..span.end.offset].contains(char::is_whitespace);
-        if is_nested || is_text || is_large || has_blank {
-            Err(self.refuse(span))
-        } else {
-            Ok(())
-        }
+        self.refuse_unless(!(is_nested || is_text || is_large || has_blank), span)
     }
 }
 
@@ -250,11 +237,7 @@ impl ast::Visitor for Translation<'_> {
                 ast::GroupKind::NonCapturing(flags) => self.flags(flags),
                 ast::GroupKind::CaptureName { name, .. } => {
                     let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
-                    if name.name.chars().all(is_word) {
-                        Ok(())
-                    } else {
-                        Err(self.refuse(&name.span))
-                    }
+                    self.refuse_unless(name.name.chars().all(is_word), &name.span)
                 }
                 ast::GroupKind::CaptureIndex(_) => Ok(()),
             },
@@ -285,13 +268,13 @@ impl ast::Visitor for Translation<'_> {
                 Ok(())
             }
             // In Go a bracket inside a bracket expression is a literal character.
-            ast::ClassSetItem::Bracketed(class) => Err(self.refuse(&class.span)),
+            ast::ClassSetItem::Bracketed(class) => self.refuse_unless(false, &class.span),
             ast::ClassSetItem::Empty(_) | ast::ClassSetItem::Ascii(_) | ast::ClassSetItem::Union(_) => Ok(()),
         }
     }
 
     fn visit_class_set_binary_op_pre(&mut self, op: &ast::ClassSetBinaryOp) -> Result<(), Self::Err> {
-        Err(self.refuse(&op.span))
+        self.refuse_unless(false, &op.span)
     }
 }
 

@@ -41,4 +41,4 @@ pub use document::{document, update_document};
 pub use moved_resources::MovedResources;
 pub use rule::{FailedTest, NoOutcomes, PolicyFile, RuleOutcome};
 pub use set::PolicySet;
-pub use set_rules::{SetRules, SetSource, UnreadableSet};
+pub use set_rules::{SetRules, SetSource};

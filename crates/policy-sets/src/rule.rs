@@ -43,6 +43,16 @@ pub struct FailedTest {
     pub why: String,
 }
 
+impl FailedTest {
+    pub(super) fn new(file: &str, name: &str, why: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            name: name.to_owned(),
+            why: why.into(),
+        }
+    }
+}
+
 /// The severity that a rule gives its findings. The set's `enforce` decides about the effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {

@@ -3,13 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use super::{
     finding_mask::FindingMask,
-    rule::{ENDED, FailedTest, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE},
-    set_rules::{SetRules, SetSource, UnreadableSet},
+    rule::{ENDED, NoOutcomes, PolicyFile, RuleFinding, RuleOutcome, Severity, UNREADABLE},
+    set_rules::SetSource,
 };
 use konverge_base::model::{
     Digest,
@@ -25,7 +25,7 @@ use konverge_secrets::Secrets;
 /// The maximum size of the files of a set in bytes.
 const LARGEST_SET: usize = 8 * 1024 * 1024;
 
-/// A policy set of a revision. Its rules are parsed at the first evaluation.
+/// A policy set of a revision. A worker parses and evaluates its rules.
 pub struct PolicySet {
     name: String,
     enforce: PolicyEnforcement,
@@ -34,8 +34,6 @@ pub struct PolicySet {
     stacks: Option<StackGlob>,
     /// The settings and files, or the reason why the files could not be read.
     source: Result<Arc<SetSource>, String>,
-    /// The rules, once they are parsed in this process.
-    parsed: OnceLock<Result<SetRules, String>>,
     digest: Digest,
 }
 
@@ -72,7 +70,6 @@ impl PolicySet {
             },
             stacks: config.stacks.as_deref().and_then(StackGlob::compile),
             source,
-            parsed: OnceLock::new(),
             digest: digest.finish(),
         }
     }
@@ -91,31 +88,6 @@ impl PolicySet {
     /// The files could not be found or read.
     pub fn source(&self) -> Result<&Arc<SetSource>, &String> {
         self.source.as_ref()
-    }
-
-    /// Runs the tests of the set in this process without limits, and returns those that fail. A set that cannot be
-    /// parsed fails as a whole.
-    pub fn failed_tests(&self, path: &str) -> Vec<FailedTest> {
-        match (self.source(), self.parsed()) {
-            (Ok(source), Ok(rules)) => source.failed_tests(rules),
-            (_, Err(why)) | (Err(why), _) => vec![Self::unreadable_test(path, why)],
-        }
-    }
-
-    /// Returns the failure of a set that cannot be parsed, in place of test results.
-    pub fn unreadable_test(path: &str, why: &str) -> FailedTest {
-        FailedTest {
-            file: path.to_owned(),
-            name: "load".to_owned(),
-            why: why.to_owned(),
-        }
-    }
-
-    fn parsed(&self) -> Result<&SetRules, &String> {
-        let source = self.source()?;
-        self.parsed
-            .get_or_init(|| source.parse().map_err(|UnreadableSet(why)| why))
-            .as_ref()
     }
 
     /// Returns the digest of the settings and files.
@@ -146,20 +118,8 @@ impl PolicySet {
         self.stacks.as_ref().is_some_and(|glob| glob.is_match(name))
     }
 
-    /// Evaluates the set on the plan of a stack, in this process and without limits: an endless rule never returns.
-    pub fn findings(&self, document: &StackDocument, secrets: &Secrets) -> Vec<PolicyFinding> {
-        self.findings_from(document, secrets, self.outcomes(document))
-    }
-
-    /// Returns the outcomes of the rules, evaluated in this process and without limits.
-    pub(super) fn outcomes(&self, document: &StackDocument) -> Result<Vec<RuleOutcome>, NoOutcomes> {
-        let parsed = self.parsed();
-        let parsed = parsed.map_err(|why| NoOutcomes::Unreadable(why.clone()))?;
-        Ok(parsed.outcomes(document))
-    }
-
     /// Creates findings from outcomes, with secrets masked.
-    pub(super) fn findings_from(
+    pub fn findings_from(
         &self,
         document: &StackDocument,
         secrets: &Secrets,

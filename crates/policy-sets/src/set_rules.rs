@@ -30,11 +30,6 @@ pub struct SetSource {
     pub(super) data: Vec<PolicyFile>,
 }
 
-/// The reason why a set cannot be parsed: the file and the error.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct UnreadableSet(pub String);
-
 /// The parsed rules of a set.
 pub struct SetRules {
     input: PolicyInput,
@@ -52,10 +47,10 @@ impl SetSource {
     ///
     /// # Errors
     /// An invalid file of rules or data, or no rule at all.
-    pub fn parse(&self) -> Result<SetRules, UnreadableSet> {
+    pub fn parse(&self) -> Result<SetRules, String> {
         Ok(SetRules {
             input: self.config.input(),
-            rules: parse_apart(&self.config, &self.files, &self.data).map_err(UnreadableSet)?,
+            rules: parse_apart(&self.config, &self.files, &self.data)?,
         })
     }
 

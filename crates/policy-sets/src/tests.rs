@@ -49,6 +49,42 @@ pub(super) fn policy_on_pods(condition: &str, expression: &str, message: &str) -
     PolicySet::load(&config("language: vap"), &files, &[])
 }
 
+/// Evaluation in this process, without limits: an endless rule never returns.
+impl PolicySet {
+    fn parsed(&self) -> Result<SetRules, String> {
+        self.source().map_err(Clone::clone)?.parse()
+    }
+
+    fn outcomes(&self, document: &StackDocument) -> Result<Vec<RuleOutcome>, NoOutcomes> {
+        let rules = self.parsed().map_err(NoOutcomes::Unreadable)?;
+        Ok(rules.outcomes(document))
+    }
+
+    pub(super) fn findings(&self, document: &StackDocument, secrets: &Secrets) -> Vec<PolicyFinding> {
+        self.findings_from(document, secrets, self.outcomes(document))
+    }
+
+    pub(super) fn failed_tests(&self, path: &str) -> Vec<FailedTest> {
+        match (self.source(), self.parsed()) {
+            (Ok(source), Ok(rules)) => source.failed_tests(&rules),
+            (_, Err(why)) => vec![FailedTest::new(path, "load", why)],
+            (Err(why), _) => vec![FailedTest::new(path, "load", why)],
+        }
+    }
+}
+
+impl PolicySets {
+    pub(super) fn findings(
+        &self,
+        document: &StackDocument,
+        now: Timestamp,
+        secrets: &Secrets,
+    ) -> Vec<PolicyFinding> {
+        let outcomes = self.about(document).map(|set| set.outcomes(document));
+        self.findings_from(document, now, secrets, outcomes.collect())
+    }
+}
+
 pub(super) fn wanted(id: &str, attributes: Value) -> DesiredResource {
     let runtime = match attributes.get("kind") {
         Some(_) => RuntimeKind::Kubernetes,

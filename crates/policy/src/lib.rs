@@ -18,4 +18,3 @@ pub use rules::{Approval, EffectivePolicy, Freeze, PolicyFacts, Role, Stage, Tea
 pub use secret_access::{
     AdmittedSpec, SecretReader, admit, admit_recorded, may_read_file, name_stores, secret_refusals,
 };
-pub use secret_refusal::AccessRefusal;

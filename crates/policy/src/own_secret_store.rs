@@ -62,40 +62,35 @@ struct DescribedStore {
 fn keys(provider: &str, settings: &Value) -> Option<DescribedStore> {
     let settings = settings.as_object()?;
     let text = |key: &str| settings.get(key).and_then(Value::as_str).map(str::to_owned);
-    let is_known = |known: &[&str]| settings.keys().all(|key| known.contains(&key.as_str()));
-    match provider {
-        "vault" if is_known(&["server", "path", "version"]) => Some(DescribedStore {
-            kind: SecretStoreKind::Vault,
-            address: text("server"),
-            region: None,
-            mount: text("path"),
-            kv: match settings.get("version").map(Value::as_str) {
-                None => None,
-                Some(Some("v1")) => Some(1),
-                Some(Some("v2")) => Some(2),
-                Some(_) => return None,
-            },
-        }),
-        "aws" | "alicloud" if is_known(&["region"]) => Some(DescribedStore {
-            kind: match provider {
-                "aws" => SecretStoreKind::Aws,
-                _ => SecretStoreKind::AliKms,
-            },
-            address: None,
-            region: text("region"),
-            mount: None,
-            kv: None,
-        }),
+    let (kind, known): (_, &[&str]) = match provider {
+        "vault" => (SecretStoreKind::Vault, &["server", "path", "version"]),
+        "aws" => (SecretStoreKind::Aws, &["region"]),
+        "alicloud" => (SecretStoreKind::AliKms, &["region"]),
         // The job logs in with its own identity, so the tenant and the cloud of the Spec are ignored.
-        "azure" if is_known(&["vaultUrl", "tenantId", "environmentType"]) => Some(DescribedStore {
-            kind: SecretStoreKind::Azure,
-            address: Some(text("vaultUrl")?),
-            region: None,
-            mount: None,
-            kv: None,
-        }),
-        _ => None,
-    }
+        "azure" => (
+            SecretStoreKind::Azure,
+            &["vaultUrl", "tenantId", "environmentType"],
+        ),
+        _ => return None,
+    };
+    let address = match kind {
+        SecretStoreKind::Azure => Some(text("vaultUrl")?),
+        _ => text("server"),
+    };
+    let kv = match settings.get("version").map(Value::as_str) {
+        None => None,
+        Some(Some("v1")) => Some(1),
+        Some(Some("v2")) => Some(2),
+        Some(_) => return None,
+    };
+    let is_known = settings.keys().all(|key| known.contains(&key.as_str()));
+    is_known.then(|| DescribedStore {
+        kind,
+        address,
+        region: text("region"),
+        mount: text("path"),
+        kv,
+    })
 }
 
 impl DescribedStore {
@@ -115,7 +110,7 @@ impl DescribedStore {
             Some(format!("{key}: \"{}\"", shown(value)))
         };
         let kv = self.kv.filter(|kv| *kv == 1).map(|_| "kv: 1".to_owned());
-        let kind = Some(format!("kind: {}", self.kind.word()));
+        let kind = Some(format!("kind: {}", self.kind));
         let keys = [
             kind,
             quoted("address", &self.address),

@@ -102,9 +102,8 @@ pub(super) fn normal_form(
         return Ok(named);
     }
     Err(AccessRefusal::Path {
-        reference: reference.to_string(),
         path: reference.path.clone(),
-        kind: kind.word(),
+        kind,
     })
 }
 
@@ -182,15 +181,10 @@ mod tests {
             ),
         ] {
             for path in right {
-                assert_eq!(
-                    form(kind, path, None, None).as_deref(),
-                    Some(*path),
-                    "{}",
-                    kind.word()
-                );
+                assert_eq!(form(kind, path, None, None).as_deref(), Some(*path), "{kind}");
             }
             for path in wrong {
-                assert_eq!(form(kind, path, None, None), None, "{}: {path}", kind.word());
+                assert_eq!(form(kind, path, None, None), None, "{kind}: {path}");
             }
         }
         assert_eq!(form(Ssm, "prod/a", None, None).as_deref(), Some("/prod/a"));
@@ -207,18 +201,8 @@ mod tests {
             (Azure, "a", true, true),
             (Sops, "a.yaml", false, false),
         ] {
-            assert_eq!(
-                form(kind, path, Some("12"), None).is_some(),
-                number,
-                "{}",
-                kind.word()
-            );
-            assert_eq!(
-                form(kind, path, Some("1a"), None).is_some(),
-                name,
-                "{}",
-                kind.word()
-            );
+            assert_eq!(form(kind, path, Some("12"), None).is_some(), number, "{kind}");
+            assert_eq!(form(kind, path, Some("1a"), None).is_some(), name, "{kind}");
         }
         assert_eq!(form(Azure, "a", Some("1/2"), None), None);
     }

@@ -93,12 +93,7 @@ pub fn admit_recorded(
             is_text: true,
         },
     };
-    let admitted = store_of(config, reference).and_then(|(store, of)| {
-        let named = normal_form(reference, store, of.kind)?;
-        check(reader, store, of, &named, &location)?;
-        Ok(named)
-    });
-    admitted.map_err(|refusal| UserError::new(ErrorKind::Secret, refusal.to_string()).hint(refusal.hint()))
+    admitted(config, Some(reader), reference, &location)
 }
 
 /// Returns every reason why the secret stores and references of a Spec are not allowed; [`admit`] reports only the
@@ -169,12 +164,11 @@ fn rewrite(
                 object,
                 place,
             };
-            let refusal = match named(config, reader, &of, text, references) {
+            let mut error = match named(config, reader, &of, text, references) {
                 Ok(changed) => return Ok(changed),
-                Err(refusal) => refusal,
+                Err(error) => error,
             };
-            let at = format!("{id}: {name}{}", place.path);
-            let error = UserError::new(ErrorKind::Secret, format!("{at}: {refusal}")).hint(refusal.hint());
+            error.message = format!("{id}: {name}{}: {}", place.path, error.message);
             refused(error).map(|()| None)
         })
     };
@@ -189,26 +183,43 @@ fn named(
     of: &ReferenceLocation<'_>,
     text: &str,
     references: &mut BTreeSet<SecretReference>,
-) -> Result<Option<Vec<u8>>, AccessRefusal> {
-    let Some(template) = SecretTemplate::parse(text)? else {
+) -> Result<Option<Vec<u8>>, UserError> {
+    let parsed = SecretTemplate::parse(text).map_err(|error| {
+        UserError::new(ErrorKind::Secret, error.to_string())
+            .hint("write `ref+STORE://PATH#/KEY`; a `+` ends a reference inside a longer text")
+    });
+    let Some(template) = parsed? else {
         return Ok(None);
     };
     let is_alone = template.whole().is_some();
     let named = template.try_map(|reference| {
-        if reference.is_generated() {
-            check_generated(reference, of.runtime, &of.place, is_alone)?;
-            references.insert(reference.clone());
-            return Ok(reference.clone());
-        }
-        let (store, configured) = store_of(config, reference)?;
-        let named = normal_form(reference, store, configured.kind)?;
-        if let Some(reader) = reader {
-            check(reader, store, configured, &named, of)?;
-        }
+        let named = if reference.is_generated() {
+            let checked = check_generated(reference, of.runtime, &of.place, is_alone);
+            checked.map_err(|why| why.of(reference))?;
+            reference.clone()
+        } else {
+            admitted(config, reader, reference, of)?
+        };
         references.insert(named.clone());
-        Ok::<_, AccessRefusal>(named)
+        Ok::<_, UserError>(named)
     })?;
     Ok(Some(named.to_string().into_bytes()))
+}
+
+/// Returns a reference with its store filled in. Without a reader, access is not checked.
+fn admitted(
+    config: &SecretsConfig,
+    reader: Option<SecretReader<'_>>,
+    reference: &SecretReference,
+    of: &ReferenceLocation<'_>,
+) -> Result<SecretReference, UserError> {
+    let refused = |why: AccessRefusal| why.of(reference);
+    let (store, configured) = store_of(config, reference).map_err(refused)?;
+    let named = normal_form(reference, store, configured.kind).map_err(refused)?;
+    if let Some(reader) = reader {
+        check(reader, store, configured, &named, of).map_err(|why| why.of(&named))?;
+    }
+    Ok(named)
 }
 
 /// Checks a reference to a generated value. It needs no store and no rule, because nobody has the value yet. It may
@@ -219,7 +230,6 @@ fn check_generated(
     place: &TextPlace<'_>,
     is_alone: bool,
 ) -> Result<(), AccessRefusal> {
-    let text = || reference.to_string();
     let parameter = [
         reference.at.as_ref().map(|_| "at"),
         reference.version.as_ref().map(|_| "version"),
@@ -228,18 +238,12 @@ fn check_generated(
     ];
     match parameter.into_iter().flatten().next() {
         Some(parameter) => Err(AccessRefusal::Parameter {
-            reference: reference.label(),
             parameter: parameter.to_owned(),
             store: GENERATED.to_owned(),
         }),
-        None if runtime == RuntimeKind::Terraform => {
-            Err(AccessRefusal::GeneratedInTerraform { reference: text() })
-        }
-        None if !place.is_secret => Err(AccessRefusal::PlainPlace {
-            reference: text(),
-            store: None,
-        }),
-        None if !is_alone => Err(AccessRefusal::NotAlone { reference: text() }),
+        None if runtime == RuntimeKind::Terraform => Err(AccessRefusal::GeneratedInTerraform),
+        None if !place.is_secret => Err(AccessRefusal::PlainPlace(None)),
+        None if !is_alone => Err(AccessRefusal::NotAlone),
         None => Ok(()),
     }
 }
@@ -255,36 +259,27 @@ fn check(
         place,
     }: &ReferenceLocation<'_>,
 ) -> Result<(), AccessRefusal> {
-    let text = || reference.to_string();
     let at = reference.at.as_ref().map(|_| "at".to_owned());
     if let Some(parameter) = at.or_else(|| reference.unknown.first().cloned()) {
         return Err(AccessRefusal::Parameter {
-            reference: reference.label(),
             parameter,
             store: store.to_owned(),
         });
     }
     // References in Terraform resources are resolved only in texts of attributes and of the provider's settings.
     if *runtime == RuntimeKind::Terraform && !(place.is_secret && place.is_text) {
-        return Err(AccessRefusal::Terraform { reference: text() });
+        return Err(AccessRefusal::Terraform);
     }
     let versions = reference.version.is_some() || reference.as_version;
     if versions && !has_versions(of) {
-        return Err(AccessRefusal::NoVersions {
-            reference: text(),
-            kind: of.kind.word(),
-        });
+        return Err(AccessRefusal::NoVersions(of.kind));
     }
     // A rule such as `*` must not give a stack the credentials with which the run itself logs in.
     if of.kind == SecretStoreKind::Env && is_of_run(&reference.path) {
-        return Err(AccessRefusal::OfRun {
-            reference: text(),
-            variable: reference.path.clone(),
-        });
+        return Err(AccessRefusal::OfRun(reference.path.clone()));
     }
     if !is_allowed(of, reader, &reference.path) {
         return Err(AccessRefusal::Denied {
-            reference: text(),
             stack: reader.stack.clone(),
             folder: reader.folder.clone(),
             path: reference.path.clone(),
@@ -297,16 +292,10 @@ fn check(
     }
     match (object, of.into) {
         (Some(object), SecretTarget::Any) => match why_never_secret(*object, place.path) {
-            Some(why) => Err(AccessRefusal::NeverPlace {
-                reference: text(),
-                why,
-            }),
+            Some(why) => Err(AccessRefusal::NeverPlace(why)),
             None => Ok(()),
         },
-        _ => Err(AccessRefusal::PlainPlace {
-            reference: text(),
-            store: object.map(|_| store.to_owned()),
-        }),
+        _ => Err(AccessRefusal::PlainPlace(object.map(|_| store.to_owned()))),
     }
 }
 
@@ -332,20 +321,15 @@ fn store_of<'c>(
     reference: &SecretReference,
 ) -> Result<(&'c str, &'c SecretStoreConfig), AccessRefusal> {
     let known = || config.stores.keys().cloned().collect();
-    let text = || reference.to_string();
     let word = match &reference.store {
         StoreName::Word(word) => word.as_str(),
         StoreName::Generated => GENERATED,
-        StoreName::Default => {
-            let no_default = || AccessRefusal::NoDefault { reference: text() };
-            config.default.as_ref().ok_or_else(no_default)?
-        }
+        StoreName::Default => config.default.as_ref().ok_or(AccessRefusal::NoDefault)?,
     };
     if let Some((name, store)) = config.stores.get_key_value(word) {
         return Ok((name, store));
     }
     let unknown = || AccessRefusal::UnknownStore {
-        reference: text(),
         word: word.to_owned(),
         known: known(),
     };
@@ -360,8 +344,7 @@ fn store_of<'c>(
         ([], _) => Err(unknown()),
         ([(name, store)], _) | (_, Some((name, store))) => Ok((name, store)),
         _ => Err(AccessRefusal::Ambiguous {
-            reference: text(),
-            kind: kind.word(),
+            kind,
             known: of_kind.iter().map(|(name, _)| format!("`{name}`")).collect(),
         }),
     }

@@ -1,7 +1,11 @@
 //! The reasons why a stack may not use a secret reference, with the key of `konverge.yaml` that would change that.
 
-use konverge_base::model::{RepoPath, StackId};
-use konverge_secrets::{GENERATED, MalformedReference};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{RepoPath, StackId},
+};
+use konverge_config::SecretStoreKind;
+use konverge_secrets::{GENERATED, SecretReference};
 
 /// Schemes of vals that run a command, read a file or open an address. A store's kind never has such a name.
 const NEVER: [&str; 8] = [
@@ -10,94 +14,78 @@ const NEVER: [&str; 8] = [
 
 /// Reasons why a reference may not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what each field is")]
-pub enum AccessRefusal {
-    #[error(transparent)]
-    Malformed(#[from] MalformedReference),
-    #[error("`{reference}`: there is no secret store `{word}`")]
-    UnknownStore {
-        reference: String,
-        word: String,
-        known: Vec<String>,
-    },
-    #[error("`{reference}`: no default secret store is configured")]
-    NoDefault { reference: String },
-    #[error("`{reference}`: several secret stores are of the kind `{kind}`")]
+pub(super) enum AccessRefusal {
+    #[error("there is no secret store `{word}`")]
+    UnknownStore { word: String, known: Vec<String> },
+    #[error("no default secret store is configured")]
+    NoDefault,
+    #[error("several secret stores are of the kind `{kind}`")]
     Ambiguous {
-        reference: String,
-        kind: &'static str,
+        kind: SecretStoreKind,
         known: Vec<String>,
     },
-    #[error("`{reference}`: a reference cannot set `{parameter}`: it names a store and a path, nothing else")]
-    Parameter {
-        reference: String,
-        parameter: String,
-        store: String,
-    },
-    #[error("`{reference}`: a store of kind `{kind}` has no versions")]
-    NoVersions { reference: String, kind: &'static str },
-    #[error("`{reference}`: `{path}` is not a path of a store of kind `{kind}`")]
-    Path {
-        reference: String,
-        path: String,
-        kind: &'static str,
-    },
-    #[error("`{reference}`: no stack may read `{variable}`, with which the run itself logs in")]
-    OfRun { reference: String, variable: String },
-    #[error("`{reference}`: stack `{stack}` may not read `{path}` of the secret store `{store}`")]
+    #[error("a reference cannot set `{parameter}`: it names a store and a path, nothing else")]
+    Parameter { parameter: String, store: String },
+    #[error("a store of kind `{0}` has no versions")]
+    NoVersions(SecretStoreKind),
+    #[error("`{path}` is not a path of a store of kind `{kind}`")]
+    Path { path: String, kind: SecretStoreKind },
+    #[error("no stack may read `{0}`, with which the run itself logs in")]
+    OfRun(String),
+    #[error("stack `{stack}` may not read `{path}` of the secret store `{store}`")]
     Denied {
-        reference: String,
         stack: StackId,
         folder: RepoPath,
         path: String,
         store: String,
     },
+    /// The text is the configured store whose rules could allow the reference.
+    #[error("a secret is not allowed in this field, where everybody who can read the object can see it")]
+    PlainPlace(Option<String>),
+    #[error("a secret is never allowed in this field, whatever the store allows: {0}")]
+    NeverPlace(&'static str),
     #[error(
-        "`{reference}`: a secret is not allowed in this field, where everybody who can read the object can see it"
+        "in a Terraform resource, a reference is only allowed in a text of `attributes` or `providerMeta`"
     )]
-    PlainPlace {
-        reference: String,
-        /// The configured store whose rules could allow the reference.
-        store: Option<String>,
-    },
-    #[error("`{reference}`: a secret is never allowed in this field, whatever the store allows: {why}")]
-    NeverPlace { reference: String, why: &'static str },
-    #[error(
-        "`{reference}`: in a Terraform resource, a reference is only allowed in a text of `attributes` or `providerMeta`"
-    )]
-    Terraform { reference: String },
-    #[error("`{reference}`: a generated value cannot be kept for Terraform")]
-    GeneratedInTerraform { reference: String },
-    #[error("`{reference}`: a generated value must be the whole text")]
-    NotAlone { reference: String },
+    Terraform,
+    #[error("a generated value cannot be kept for Terraform")]
+    GeneratedInTerraform,
+    #[error("a generated value must be the whole text")]
+    NotAlone,
 }
 
 impl AccessRefusal {
+    /// Returns the error of a reference.
+    pub(super) fn of(&self, reference: &SecretReference) -> UserError {
+        let text = match self {
+            Self::Parameter { .. } => reference.label(),
+            _ => reference.to_string(),
+        };
+        UserError::new(ErrorKind::Secret, format!("`{text}`: {self}")).hint(self.hint())
+    }
+
     /// Returns the hint, with the key of `konverge.yaml` to write.
-    pub(super) fn hint(&self) -> String {
+    fn hint(&self) -> String {
         let stores = |known: &[String]| match known {
             [] => "there is none yet".to_owned(),
             known => format!("there are: {}", known.join(", ")),
         };
         match self {
-            Self::Malformed(_) => {
-                "write `ref+STORE://PATH#/KEY`; a `+` ends a reference inside a longer text".to_owned()
-            }
             Self::UnknownStore { word, .. } if NEVER.contains(&word.as_str()) => {
                 "no kind of store runs a command, reads a file or opens an address: write the value into a store that is \
                  under `secrets.stores` in the default branch's konverge.yaml"
                     .to_owned()
             }
-            Self::UnknownStore { word, known, .. } => format!(
+            Self::UnknownStore { word, known } => format!(
                 "define `secrets.stores.{}` in the default branch's konverge.yaml, or name a store that is there ({})",
                 word.escape_debug(),
                 stores(known)
             ),
-            Self::NoDefault { .. } => "set `secrets.default` in the default branch's konverge.yaml".to_owned(),
+            Self::NoDefault => "set `secrets.default` in the default branch's konverge.yaml".to_owned(),
             Self::Ambiguous { known, .. } => {
                 format!("write `ref+NAME://…` with one of {}", known.join(", "))
             }
-            Self::Parameter { parameter, store, .. } => match parameter.as_str() {
+            Self::Parameter { parameter, store } => match parameter.as_str() {
                 "version_id" => "write `version=ID`".to_owned(),
                 _ if store == GENERATED => "write `ref+generated://NAME#/KEY`: no store has the value".to_owned(),
                 _ => format!(
@@ -106,19 +94,22 @@ impl AccessRefusal {
                     key_of(parameter)
                 ),
             },
-            Self::NoVersions { .. } => "remove `version` from the reference".to_owned(),
-            Self::Path { kind, .. } => match *kind {
-                "env" => "write the name of a variable: `ref+env://NAME`".to_owned(),
-                "vault" => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`".to_owned(),
-                "aws" => "write the name of a secret: `ref+awssecrets://NAME?version=ID#/KEY`".to_owned(),
-                "gcp" => "write `ref+gcpsecrets://PROJECT/NAME?version=NUMBER#/KEY`".to_owned(),
-                "azure" => "write the name of a secret: `ref+azurekeyvault://NAME?version=ID#/KEY`".to_owned(),
-                "alikms" => "write the name of a secret: `ref+alikms://NAME?version=ID#/KEY`".to_owned(),
-                "sops" => "write the path of a file: `ref+sops://secrets/pay.yaml#/KEY`".to_owned(),
-                "ssm" => "write the name of a parameter: `ref+awsssm:///PATH?version=NUMBER#/KEY`".to_owned(),
-                _ => "write `ref+k8s://NAMESPACE/NAME#/KEY`".to_owned(),
+            Self::NoVersions(_) => "remove `version` from the reference".to_owned(),
+            Self::Path { kind, .. } => {
+                let form = match kind {
+                    SecretStoreKind::Env => "write the name of a variable: `ref+env://NAME`",
+                    SecretStoreKind::Vault => "write `ref+vault://MOUNT/PATH?version=NUMBER#/KEY`",
+                    SecretStoreKind::Aws => "write the name of a secret: `ref+awssecrets://NAME?version=ID#/KEY`",
+                    SecretStoreKind::Gcp => "write `ref+gcpsecrets://PROJECT/NAME?version=NUMBER#/KEY`",
+                    SecretStoreKind::Azure => "write the name of a secret: `ref+azurekeyvault://NAME?version=ID#/KEY`",
+                    SecretStoreKind::AliKms => "write the name of a secret: `ref+alikms://NAME?version=ID#/KEY`",
+                    SecretStoreKind::Sops => "write the path of a file: `ref+sops://secrets/pay.yaml#/KEY`",
+                    SecretStoreKind::Ssm => "write the name of a parameter: `ref+awsssm:///PATH?version=NUMBER#/KEY`",
+                    SecretStoreKind::Kubernetes => "write `ref+k8s://NAMESPACE/NAME#/KEY`",
+                };
+                form.to_owned()
             },
-            Self::OfRun { .. } => {
+            Self::OfRun(_) => {
                 "give the job the value under another name, such as `PAY_TOKEN`, and refer to that".to_owned()
             }
             Self::Denied {
@@ -127,7 +118,7 @@ impl AccessRefusal {
                 "if the stack may read it, add `{{stacks: \"{folder}\", paths: \"{path}\"}}` to `secrets.stores.{store}.allow` in the default \
                  branch's konverge.yaml"
             ),
-            Self::PlainPlace { store, .. } => {
+            Self::PlainPlace(store) => {
                 let any = store.as_ref().map_or_else(String::new, |store| {
                     format!(
                         "; if everyone who reads the object may read the value, set `secrets.stores.{store}.into: any` in the default \
@@ -139,12 +130,12 @@ impl AccessRefusal {
                      stand anywhere{any}"
                 )
             }
-            Self::NeverPlace { .. } => "put the reference into `stringData` of a Secret, and refer to that Secret by name".to_owned(),
-            Self::NotAlone { .. } => "write the reference alone into a key of the Secret".to_owned(),
-            Self::Terraform { .. } => {
+            Self::NeverPlace(_) => "put the reference into `stringData` of a Secret, and refer to that Secret by name".to_owned(),
+            Self::NotAlone => "write the reference alone into a key of the Secret".to_owned(),
+            Self::Terraform => {
                 "write the reference into a write-only attribute or into the configuration of the provider".to_owned()
             }
-            Self::GeneratedInTerraform { .. } => {
+            Self::GeneratedInTerraform => {
                 "let Terraform make the value (`random_password`), or write it into a store".to_owned()
             }
         }
@@ -171,7 +162,6 @@ mod tests {
     fn a_parameter_of_vals_is_answered_with_the_key_of_the_store() {
         let hint = |parameter: &str, store: &str| {
             let refusal = AccessRefusal::Parameter {
-                reference: "ref".to_owned(),
                 parameter: parameter.to_owned(),
                 store: store.to_owned(),
             };
@@ -196,18 +186,17 @@ mod tests {
     #[test]
     fn a_wrong_path_is_answered_with_the_form_of_its_kind() {
         for (kind, form) in [
-            ("env", "ref+env://NAME"),
-            ("vault", "ref+vault://MOUNT/PATH"),
-            ("aws", "ref+awssecrets://NAME"),
-            ("gcp", "ref+gcpsecrets://PROJECT/NAME"),
-            ("azure", "ref+azurekeyvault://NAME"),
-            ("alikms", "ref+alikms://NAME"),
-            ("sops", "ref+sops://secrets/pay.yaml"),
-            ("ssm", "ref+awsssm:///PATH"),
-            ("kubernetes", "ref+k8s://NAMESPACE/NAME"),
+            (SecretStoreKind::Env, "ref+env://NAME"),
+            (SecretStoreKind::Vault, "ref+vault://MOUNT/PATH"),
+            (SecretStoreKind::Aws, "ref+awssecrets://NAME"),
+            (SecretStoreKind::Gcp, "ref+gcpsecrets://PROJECT/NAME"),
+            (SecretStoreKind::Azure, "ref+azurekeyvault://NAME"),
+            (SecretStoreKind::AliKms, "ref+alikms://NAME"),
+            (SecretStoreKind::Sops, "ref+sops://secrets/pay.yaml"),
+            (SecretStoreKind::Ssm, "ref+awsssm:///PATH"),
+            (SecretStoreKind::Kubernetes, "ref+k8s://NAMESPACE/NAME"),
         ] {
             let refusal = AccessRefusal::Path {
-                reference: "ref".to_owned(),
                 path: "p".to_owned(),
                 kind,
             };
@@ -219,7 +208,6 @@ mod tests {
     fn an_unknown_store_is_answered_with_those_that_are_there() {
         let hint = |word: &str, known: &[&str]| {
             let refusal = AccessRefusal::UnknownStore {
-                reference: "ref".to_owned(),
                 word: word.to_owned(),
                 known: known.iter().map(|&name| name.to_owned()).collect(),
             };

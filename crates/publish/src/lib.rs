@@ -10,4 +10,4 @@ mod registry;
 pub use artifact::Artifact;
 pub use error::PublishError;
 pub use reference::ArtifactReference;
-pub use registry::{Published, RegistryClient, RegistryLimits};
+pub use registry::{Published, RegistryClient};

@@ -20,14 +20,14 @@ use crate::{
 
 /// The time limits for requests to a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RegistryLimits {
+struct RegistryLimits {
     /// The time limit for a connection.
-    pub connect: Duration,
+    connect: Duration,
     /// The time limit for the next bytes of a response. For an uploaded part it counts from the first byte of the
     /// upload.
-    pub silence: Duration,
+    silence: Duration,
     /// The time limit for a whole push.
-    pub push: Duration,
+    push: Duration,
 }
 
 impl Default for RegistryLimits {
@@ -67,31 +67,13 @@ impl RegistryClient {
         }
     }
 
-    /// Sets other time limits.
-    #[must_use]
-    pub fn within(self, limits: RegistryLimits) -> Self {
-        Self { limits, ..self }
-    }
-
-    /// Pushes an artifact. If a run is interrupted, the next run continues the push.
+    /// Pushes an artifact, and may move the tag if it points to one of the digests in `ours`, which the caller has
+    /// pushed. If a run is interrupted, the next run continues the push.
     ///
     /// # Errors
     /// The tag has other content, the run was interrupted, or the registry refuses, is slow, or returns another
     /// manifest than the pushed one.
     pub async fn publish(
-        &self,
-        reference: &ArtifactReference,
-        artifact: &Artifact,
-    ) -> Result<Published, PublishError> {
-        self.publish_in_place_of(reference, artifact, &[]).await
-    }
-
-    /// Pushes an artifact, and may move the tag if it points to one of the digests in `ours`, which the caller has
-    /// pushed.
-    ///
-    /// # Errors
-    /// See [`RegistryClient::publish`].
-    pub async fn publish_in_place_of(
         &self,
         reference: &ArtifactReference,
         artifact: &Artifact,
@@ -108,7 +90,7 @@ impl RegistryClient {
         self.within_limit(reference, push).await
     }
 
-    /// Checks that [`RegistryClient::publish_in_place_of`] may move the tag. Nothing is pushed.
+    /// Checks that [`RegistryClient::publish`] may move the tag. Nothing is pushed.
     ///
     /// # Errors
     /// See [`RegistryClient::publish`].

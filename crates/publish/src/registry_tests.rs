@@ -143,8 +143,11 @@ async fn push_within(
         &BTreeMap::new(),
     );
     let reference = format!("oci://{host}/acme/a:live").parse().unwrap();
-    let client = RegistryClient::new(None, interrupt).within(limits);
-    client.publish_in_place_of(&reference, &artifact, ours).await
+    let client = RegistryClient {
+        limits,
+        ..RegistryClient::new(None, interrupt)
+    };
+    client.publish(&reference, &artifact, ours).await
 }
 
 async fn push_to(host: &str, ours: &[String]) -> Result<Published, PublishError> {
@@ -215,7 +218,10 @@ async fn a_tag_moves_only_from_what_the_caller_pushed() {
 #[tokio::test]
 async fn a_check_of_a_tag_pushes_nothing_and_says_what_a_push_would() {
     let artifact = Artifact::new(&BTreeMap::new(), &BTreeMap::new());
-    let client = RegistryClient::new(None, Interrupt::default()).within(PATIENT);
+    let client = RegistryClient {
+        limits: PATIENT,
+        ..RegistryClient::new(None, Interrupt::default())
+    };
     for (server, ours, is_free) in [
         (registry(|_| missing()), Vec::new(), true),
         (

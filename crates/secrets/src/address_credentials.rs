@@ -4,7 +4,7 @@
 //! Addresses from the environment that are secret as a whole are not checked: the receivers of
 //! notifications, and variables of other tools that may contain credentials (`HTTPS_PROXY`, `PIP_INDEX_URL`).
 
-use url::{Url, form_urlencoded};
+use url::{Host, Url, form_urlencoded};
 
 use super::{masked_text::MASK, secret_names::is_secret_name, token_patterns::secret_parts};
 
@@ -137,6 +137,16 @@ fn parameter(query: &str, allowed: AddressQuery<'_>) -> Option<AddressCredential
         let is_name = pair.contains('=') && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         Some(AddressCredential::Parameter(is_name.then(|| name.into_owned())))
     })
+}
+
+/// Returns true if the address is on this machine, so that a credential may be sent to it without TLS.
+pub fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
 }
 
 fn is_token(word: &str) -> bool {

@@ -33,7 +33,7 @@ mod value;
 mod written_reference;
 
 pub use address_credentials::{
-    AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials,
+    AddressCredential, AddressParts, AddressQuery, credential_in, is_this_machine, without_credentials,
 };
 pub use kubernetes_texts::{
     TextPlace, decode_base64, encode_base64, may_refer, rewrite_texts, zeroize_texts,

@@ -105,16 +105,16 @@ fn mask_place(secrets: &Secrets, key: &str, value: &Value) -> Value {
         }
         Value::Array(items) => items.iter().map(|item| mask_place(secrets, key, item)).collect(),
         // The decoded text is hashed, so that the same secret has the same hash in `data` and in `stringData`.
-        Value::String(text) if key == "data" => match decode(text) {
-            Some(clear) => {
-                reference_mark(secrets, &clear).unwrap_or_else(|| secrets.mark(&Value::String(clear)))
-            }
-            None => reference_mark(secrets, text).unwrap_or_else(|| secrets.mark(value)),
-        },
-        Value::String(text) => reference_mark(secrets, text).unwrap_or_else(|| secrets.mark(value)),
+        Value::String(text) if key == "data" => mask_text(secrets, decode(text).as_ref().unwrap_or(text)),
+        Value::String(text) => mask_text(secrets, text),
         Value::Null => Value::Null,
         other => secrets.mark(other),
     }
+}
+
+/// Masks a text as a reference to a secret, or else as a secret.
+fn mask_text(secrets: &Secrets, text: &str) -> Value {
+    reference_mark(secrets, text).unwrap_or_else(|| secrets.mark(&Value::from(text)))
 }
 
 /// Masks an object for policy sets: only the data of a Secret and the fields with values of a secret store. Names and
@@ -193,9 +193,7 @@ pub fn mask_provider(secrets: &Secrets, configuration: &Value) -> Value {
                 .map(|item| masked(secrets, item, below_credential))
                 .collect(),
             Value::Null => Value::Null,
-            Value::String(text) if below_credential => {
-                reference_mark(secrets, text).unwrap_or_else(|| secrets.mark(value))
-            }
+            Value::String(text) if below_credential => mask_text(secrets, text),
             leaf if below_credential => secrets.mark(leaf),
             leaf => {
                 let marker = Marker::new(secrets, RuntimeKind::Terraform);
@@ -278,7 +276,7 @@ impl<'a> Marker<'a> {
     fn member(&self, map: &Map<String, Value>, key: &str, value: &Value) -> Option<Value> {
         // The shape of a Secret decides first: everything in it is secret, whatever its name.
         if let Some(place) = place_of(map, key) {
-            return Some(self.place(place, value));
+            return Some(mask_place(self.secrets, place, value));
         }
         if let Some(items) = items_of_secrets(map, key) {
             return self.items(items, |item| self.item_of_secrets(item));
@@ -326,11 +324,6 @@ impl<'a> Marker<'a> {
             masked.as_object_mut()?.remove("kind");
         }
         Some(masked)
-    }
-
-    /// Masks everything below a key that is secret by its shape. The keys stay.
-    fn place(&self, key: &str, value: &Value) -> Value {
-        mask_place(self.secrets, key, value)
     }
 
     /// Masks a value that is secret by its name. A reference to a secret is kept.

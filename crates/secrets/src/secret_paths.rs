@@ -26,23 +26,24 @@ pub fn secret_texts(object: &Value) -> Vec<String> {
 /// out, because a reference to such a text must not mask another text.
 pub fn named_texts(body: &Value) -> Vec<String> {
     let mut texts = Vec::new();
-    gather_named(body, &mut texts);
+    each_named_text(body, &mut |text| {
+        texts.extend((!is_made_of_words(text)).then(|| text.to_owned()))
+    });
     texts
 }
 
-fn gather_named(value: &Value, texts: &mut Vec<String>) {
+/// Visits the texts of fields whose name says that they are secret.
+pub(super) fn each_named_text(value: &Value, visit: &mut dyn FnMut(&str)) {
     match value {
         Value::Object(map) => {
             for (key, member) in map {
                 match member {
-                    Value::String(text) if secret_names::is_secret_name(key) && !is_made_of_words(text) => {
-                        texts.push(text.clone());
-                    }
-                    other => gather_named(other, texts),
+                    Value::String(text) if secret_names::is_secret_name(key) => visit(text),
+                    other => each_named_text(other, visit),
                 }
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| gather_named(item, texts)),
+        Value::Array(items) => items.iter().for_each(|item| each_named_text(item, visit)),
         _ => {}
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::{Secrets, secret_names, token_patterns};
+use super::{Secrets, secret_names, secret_paths::each_named_text, token_patterns};
 use konverge_base::variables;
 
 /// The kind of content of a variable.
@@ -152,22 +152,19 @@ pub fn learn_environment(secrets: &Secrets, environment: &BTreeMap<String, Strin
                     .any(|word| header.contains(word))
             };
             for (_, value) in headers.filter(|(header, _)| is_proof(header)) {
-                let decoded = percent_decode_str(value.trim()).decode_utf8_lossy();
-                decoded
-                    .split_whitespace()
-                    .next_back()
-                    .into_iter()
-                    .for_each(|word| secrets.learn(word));
+                learn_last_word(secrets, &percent_decode_str(value.trim()).decode_utf8_lossy());
             }
         }
         // git's `http.extraheader`: the last word is the credential.
         if name.starts_with("GIT_CONFIG_VALUE_") && value.to_lowercase().contains("authorization") {
-            value
-                .split_whitespace()
-                .next_back()
-                .into_iter()
-                .for_each(|word| secrets.learn(word));
+            learn_last_word(secrets, value);
         }
+    }
+}
+
+fn learn_last_word(secrets: &Secrets, text: &str) {
+    if let Some(word) = text.split_whitespace().next_back() {
+        secrets.learn(word)
     }
 }
 
@@ -211,22 +208,7 @@ fn learn_credential(secrets: &Secrets, name: &str, value: &str) {
         secrets.learn_unless_word(value)
     }
     if let Ok(document) = serde_json::from_str::<Value>(value) {
-        learn_document(secrets, &document);
-    }
-}
-
-fn learn_document(secrets: &Secrets, document: &Value) {
-    match document {
-        Value::Object(map) => {
-            for (key, member) in map {
-                match member {
-                    Value::String(text) if secret_names::is_secret_name(key) => secrets.learn(text),
-                    other => learn_document(secrets, other),
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| learn_document(secrets, item)),
-        _ => {}
+        each_named_text(&document, &mut |text| secrets.learn(text));
     }
 }
 

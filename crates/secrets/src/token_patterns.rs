@@ -145,16 +145,10 @@ fn tokens(text: &str) -> Vec<Range<usize>> {
         // A token may also follow a name, as in `token=ghp_…`.
         let begins = |from: usize| TOKENS.iter().any(|token| word[from..].starts_with(token));
         let behind = word.find('=').map(|sign| sign + 1);
-        let from = [Some(0), behind].into_iter().flatten().find(|from| begins(*from));
-        if let Some(from) = from {
-            found.push(start + from..end);
-        } else if let Some(from) = [Some(0), behind]
-            .into_iter()
-            .flatten()
-            .find(|from| is_jwt(&word[*from..]))
-        {
-            found.push(start + from..end);
-        }
+        let starts = || [Some(0), behind].into_iter().flatten();
+        let from = starts().find(|from| begins(*from));
+        let from = from.or_else(|| starts().find(|from| is_jwt(&word[*from..])));
+        found.extend(from.map(|from| start + from..end));
     }
     found
 }

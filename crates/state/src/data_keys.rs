@@ -11,8 +11,11 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{
-    DataKeys, NamedKeyService, Sealer, StateError, StateStore, document_format::CreateResult,
-    document_mark::DocumentMark, encryption::key_error, keys,
+    DataKeys, NamedKeyService, Sealer, StateError, StateStore,
+    document_format::CreateResult,
+    document_mark::DocumentMark,
+    encryption::{key_error, public},
+    keys,
 };
 use crate::store::Key;
 use konverge_base::error::{SharedError, chain};
@@ -137,12 +140,12 @@ impl StateStore {
             let by = service.name.clone();
             wrapped.push(WrappedBy { by, key });
         }
-        let recipient = newest.to_public().to_string();
+        let recipient = public(&newest);
         let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
         // This run has the data key now. With a mark for its own identity, a later run with that identity
         // accepts documents of the key even when no service responds.
         let known_by = identities.into_iter().filter_map(|identity| {
-            let own = identity.to_public().to_string();
+            let own = public(identity);
             DocumentMark::new(identity, &own, &place(number), recipient.as_bytes())
         });
         let known_by: Vec<_> = known_by.collect();
@@ -163,9 +166,11 @@ impl StateStore {
                 known_by: markers(&document),
             }),
             // Another run made a key with this number first, so that key is used.
-            CreateResult::Theirs(_) => self.open_data_keys().await?.ok_or_else(|| StateError::Damaged {
-                key: place(number).to_string(),
-                why: "the store says that it exists, but does not list it".into(),
+            CreateResult::Theirs(_) => self.open_data_keys().await?.ok_or_else(|| {
+                StateError::damaged(
+                    &place(number),
+                    "the store says that it exists, but does not list it",
+                )
             }),
         }
     }
@@ -173,7 +178,7 @@ impl StateStore {
     /// Returns true if all age identities of this run can recognize the newest data key without a service.
     pub fn is_known_to_identities(&self, keys: &DataKeys) -> bool {
         let identities = self.sealer().map(Sealer::listed_identities).unwrap_or_default();
-        let mut names = identities.iter().map(|identity| identity.to_public().to_string());
+        let mut names = identities.iter().map(|identity| public(identity));
         names.all(|name| keys.known_by.contains(&name))
     }
 
@@ -187,9 +192,7 @@ impl StateStore {
         let rows = self.data_key_rows().await?.into_iter();
         let is_known = |number, document: &DataKeyDocument| {
             document.known_by.iter().any(|mark| {
-                let own = identities
-                    .iter()
-                    .find(|own| own.to_public().to_string() == mark.by);
+                let own = identities.iter().find(|own| public(own) == mark.by);
                 own.is_some_and(|own| mark.is_valid(own, &place(number), document.recipient.as_bytes()))
             })
         };
@@ -266,10 +269,7 @@ impl StateStore {
     }
 
     fn opened(&self, number: u64, document: &DataKeyDocument, secret: &[u8]) -> Result<DataKeys, StateError> {
-        let damaged = |why: &str| StateError::Damaged {
-            key: place(number).to_string(),
-            why: why.into(),
-        };
+        let damaged = |why: &str| StateError::damaged(&place(number), why);
         let newest: Option<age::x25519::Identity> = std::str::from_utf8(secret)
             .ok()
             .and_then(|text| text.parse().ok());
@@ -277,7 +277,7 @@ impl StateStore {
         // The document's recipient must be that of the wrapped key. Somebody who can only write to the store
         // could name another recipient, and an RSA key does not prevent that, because it needs only the
         // public half.
-        if newest.to_public().to_string() != document.recipient {
+        if public(&newest) != document.recipient {
             return Err(damaged("its recipient is not that of the key that it wraps"));
         }
         let older = document.older.as_deref().map(|older| disclose(&newest, older));

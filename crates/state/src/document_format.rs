@@ -286,10 +286,7 @@ impl Documents {
         key: &Key,
         bytes: &[u8],
     ) -> Result<(Header, T), StateError> {
-        let damaged = |why: SharedError| StateError::Damaged {
-            key: key.to_string(),
-            why,
-        };
+        let damaged = |why: SharedError| StateError::damaged(key, why);
         // The marks are checked first. Otherwise somebody without a key could stop a run with a damaged
         // document.
         if !SEALED_KINDS.contains(&kind) {
@@ -421,10 +418,7 @@ fn marks(bytes: &[u8]) -> (Vec<DocumentMark>, &[u8]) {
 
 /// Validates format and checksum, and splits the document into its lines.
 fn open<'a>(key: &Key, bytes: &'a [u8]) -> Result<Opened<'a>, StateError> {
-    let damaged = |why: &str| StateError::Damaged {
-        key: key.to_string(),
-        why: why.into(),
-    };
+    let damaged = |why: &str| StateError::damaged(key, why);
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
     let first: serde_json::Value = lines
         .next()

@@ -130,7 +130,7 @@ impl StateStore {
     }
 
     async fn newest_drift_history(&self) -> Result<(Vec<u64>, DriftHistory), StateError> {
-        let numbers = keys::numbers(&self.store.list(&folder()).await?);
+        let numbers = self.numbers(&folder()).await?;
         for number in numbers.iter().rev() {
             let key = place(*number);
             if let Some(bytes) = self.store.get(&key).await?

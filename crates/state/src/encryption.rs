@@ -142,16 +142,26 @@ impl Sealer {
 
     /// Lists the recipients of this run's data: age recipients, or the word `passphrase`.
     pub fn recipients(&self) -> Vec<String> {
-        let inner = &*self.0;
-        let mut names: Vec<_> = inner.recipients.iter().map(ToString::to_string).collect();
-        names.extend(inner.data_keys.first().map(public));
+        let mut names: Vec<_> = self.reader_keys().iter().map(ToString::to_string).collect();
         if names.is_empty() {
-            names.extend(inner.identities.iter().map(public));
-            names.extend(inner.passphrase.as_ref().map(|_| "passphrase".to_owned()));
+            names.extend(self.0.passphrase.as_ref().map(|_| "passphrase".to_owned()));
         }
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// Returns the keys to which values are encrypted: those of the configuration and the data key, or else this
+    /// run's own.
+    fn reader_keys(&self) -> Vec<age::x25519::Recipient> {
+        let inner = &*self.0;
+        let mut keys = inner.recipients.clone();
+        // Earlier data keys need not be recipients, because the newest one contains them.
+        keys.extend(inner.data_keys.first().map(age::x25519::Identity::to_public));
+        if keys.is_empty() {
+            keys.extend(inner.identities.iter().map(age::x25519::Identity::to_public));
+        }
+        keys
     }
 
     /// Returns the text of the identities or of the passphrase, if there is one.
@@ -253,27 +263,22 @@ impl Sealer {
     /// # Errors
     /// [`StateError::Sealed`] if the cipher fails, which does not happen with a valid key.
     pub fn seal(&self, plain: &[u8]) -> Result<Vec<u8>, StateError> {
-        let mut recipients: Vec<Box<dyn age::Recipient>> = Vec::new();
-        for recipient in &self.0.recipients {
-            recipients.push(Box::new(recipient.clone()));
-        }
-        // Earlier data keys need not be recipients, because the newest one contains them.
-        if let Some(key) = self.0.data_keys.first() {
-            recipients.push(Box::new(key.to_public()));
-        }
-        if recipients.is_empty() {
-            for identity in &self.0.identities {
-                recipients.push(Box::new(identity.to_public()));
-            }
-        }
-        if let Some(passphrase) = self.0.passphrase.as_ref().filter(|_| recipients.is_empty()) {
-            let mut recipient = age::scrypt::Recipient::new(passphrase.clone());
+        let keys = self.reader_keys();
+        let passphrase = self.0.passphrase.as_ref().filter(|_| keys.is_empty());
+        let passphrase = passphrase.map(|text| {
+            let mut recipient = age::scrypt::Recipient::new(text.clone());
             recipient.set_work_factor(SCRYPT_LOG_N);
-            recipients.push(Box::new(recipient));
-        }
+            recipient
+        });
+        let passphrase = passphrase
+            .iter()
+            .map(|recipient| recipient as &dyn age::Recipient);
+        let recipients = keys
+            .iter()
+            .map(|key| key as &dyn age::Recipient)
+            .chain(passphrase);
         let seal = || -> std::io::Result<Vec<u8>> {
-            let encryptor = age::Encryptor::with_recipients(recipients.iter().map(|recipient| &**recipient))
-                .map_err(std::io::Error::other)?;
+            let encryptor = age::Encryptor::with_recipients(recipients).map_err(std::io::Error::other)?;
             let mut cipher = Vec::new();
             let mut writer = encryptor.wrap_output(&mut cipher)?;
             writer.write_all(plain)?;
@@ -362,7 +367,7 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-fn public(identity: &age::x25519::Identity) -> String {
+pub(super) fn public(identity: &age::x25519::Identity) -> String {
     identity.to_public().to_string()
 }
 

@@ -1,7 +1,7 @@
 //! The errors of the state, each with a hint how to recover.
 
 use super::Holder;
-use crate::store::StoreError;
+use crate::store::{Key, StoreError};
 use konverge_base::{
     error::{ErrorKind, SharedError, UserError, chain},
     model::StackId,
@@ -93,6 +93,15 @@ pub enum StateError {
     Missing(String),
 }
 
+impl StateError {
+    pub(super) fn damaged(key: &Key, why: impl Into<SharedError>) -> Self {
+        Self::Damaged {
+            key: key.to_string(),
+            why: why.into(),
+        }
+    }
+}
+
 impl From<StateError> for UserError {
     fn from(error: StateError) -> Self {
         // The store's error already has its kind and its hints.
@@ -165,7 +174,7 @@ impl From<StateError> for UserError {
 fn stack_of(key: &str) -> Option<String> {
     let rest = key.strip_prefix("stacks/")?;
     let component = rest.split('/').next()?;
-    Some(crate::store::Key::from_listing(component).last())
+    Some(Key::from_listing(component).last())
 }
 
 #[cfg(test)]

@@ -49,24 +49,17 @@ impl StateStore {
     /// # Errors
     /// The store fails, or the document is damaged or of another repository. Callers must then not apply.
     pub async fn freeze(&self) -> Result<Option<ApplyFreeze>, StateError> {
-        for number in self.freeze_numbers().await?.into_iter().rev() {
-            let key = place(number);
-            let bytes = self.store.get(&key).await?.ok_or_else(|| {
-                StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
-            })?;
-            let read = self.envelopes.read_marked("freeze", &key, &bytes)?;
-            let Some((header, switch)): Option<(Header, FreezeSwitch)> = read else {
-                continue;
-            };
+        let numbers = self.numbers(&folder()).await?;
+        let read = self.newest_marked("freeze", &folder(), &numbers).await?;
+        Ok(read.and_then(|(header, switch): (Header, FreezeSwitch)| {
             let newest = FreezeReason {
                 reason: switch.reason,
                 since: header.time,
                 writer: header.writer,
             };
             let reasons = switch.earlier.into_iter().chain([newest]).collect();
-            return Ok(switch.frozen.then_some(ApplyFreeze { reasons }));
-        }
-        Ok(None)
+            switch.frozen.then_some(ApplyFreeze { reasons })
+        }))
     }
 
     /// Stops all applies. The reasons of earlier freezes are kept with this one, and all documents are kept
@@ -90,7 +83,7 @@ impl StateStore {
         for _ in 0..TRIES {
             // The number is listed before the freeze is read: if another run writes in between, the create
             // below fails, and the loop starts again.
-            let newest = self.freeze_numbers().await?.last().copied();
+            let newest = self.numbers(&folder()).await?.last().copied();
             let earlier = if frozen {
                 self.readable_freeze().await?
             } else {
@@ -117,10 +110,6 @@ impl StateStore {
             Err(StateError::Damaged { .. }) => Ok(None),
             read => read,
         }
-    }
-
-    async fn freeze_numbers(&self) -> Result<Vec<u64>, StateError> {
-        Ok(keys::numbers(&self.store.list(&folder()).await?))
     }
 }
 

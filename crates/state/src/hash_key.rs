@@ -47,10 +47,7 @@ impl StateStore {
             .ok()
             .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
             .map(HashKey::from_bytes)
-            .ok_or_else(|| StateError::Damaged {
-                key: place.to_string(),
-                why: "it does not hold 32 bytes".into(),
-            })
+            .ok_or_else(|| StateError::damaged(&place, "it does not hold 32 bytes"))
     }
 }
 

@@ -13,7 +13,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -22,7 +21,7 @@ use super::{
     document_format::CreateResult,
     index_entry::{IndexEntry, IndexedStates, StoppedApply},
     keys::{self, RowKeys},
-    state_store::{Finished, IN_FLIGHT},
+    state_store::{Finished, in_flight},
 };
 use crate::store::Key;
 use konverge_base::{
@@ -296,14 +295,12 @@ impl StateStore {
     /// # Errors
     /// The store fails.
     pub async fn rebuild_index(&self) -> Result<Proven<IndexedStates>, StateError> {
-        let entries = stream::iter(self.keys_by_stack().await?)
-            .map(|(stack, keys)| async move {
-                let entry = self.entry_from_rows(&stack, RowKeys::parse(&keys)).await?;
-                Ok::<_, StateError>((stack, entry))
-            })
-            .buffered(IN_FLIGHT)
-            .try_collect::<Vec<_>>()
-            .await?;
+        let rows = self.keys_by_stack().await?.into_iter();
+        let entries = in_flight(rows.map(|(stack, keys)| async move {
+            let entry = self.entry_from_rows(&stack, RowKeys::parse(&keys)).await?;
+            Ok((stack, entry))
+        }))
+        .await?;
         let (compactions, deltas) = names(&self.store.list(&index_folder()).await?);
         let mut known = IndexedStates {
             compaction: compactions.last().copied().unwrap_or(0),
@@ -444,23 +441,20 @@ impl StateStore {
     /// Reads deltas by name.
     async fn deltas(&self, names: &BTreeSet<String>) -> Result<Vec<(String, FoundDelta)>, StateError> {
         let names: Vec<_> = names.iter().cloned().collect();
-        stream::iter(names)
-            .map(|name| async move {
-                let key = delta_key(&name);
-                let Some(bytes) = self.store.get(&key).await? else {
-                    return Ok((name, FoundDelta::Gone));
-                };
-                let read = undamaged(self.envelopes.read_marked("index", &key, &bytes))?;
-                let found = match read {
-                    Some(Some((_, delta))) => FoundDelta::Read(delta),
-                    Some(None) => FoundDelta::Unmarked,
-                    None => FoundDelta::Damaged,
-                };
-                Ok((name, found))
-            })
-            .buffered(IN_FLIGHT)
-            .try_collect()
-            .await
+        in_flight(names.into_iter().map(|name| async move {
+            let key = delta_key(&name);
+            let Some(bytes) = self.store.get(&key).await? else {
+                return Ok((name, FoundDelta::Gone));
+            };
+            let read = undamaged(self.envelopes.read_marked("index", &key, &bytes))?;
+            let found = match read {
+                Some(Some((_, delta))) => FoundDelta::Read(delta),
+                Some(None) => FoundDelta::Unmarked,
+                None => FoundDelta::Damaged,
+            };
+            Ok((name, found))
+        }))
+        .await
     }
 
     async fn look_up_open(&self, known: &mut IndexedStates) -> Result<(), StateError> {
@@ -501,14 +495,11 @@ impl StateStore {
         &self,
         stacks: impl IntoIterator<Item = StackId>,
     ) -> Result<Vec<(StackId, Option<IndexEntry>)>, StateError> {
-        stream::iter(stacks)
-            .map(|stack| async move {
-                let entry = self.entry_of(&stack).await?;
-                Ok::<_, StateError>((stack, entry))
-            })
-            .buffered(IN_FLIGHT)
-            .try_collect()
-            .await
+        in_flight(stacks.into_iter().map(|stack| async move {
+            let entry = self.entry_of(&stack).await?;
+            Ok((stack, entry))
+        }))
+        .await
     }
 
     /// Returns the current entry of a stack from its documents.

@@ -486,17 +486,10 @@ impl Inner {
     fn check(&self) -> Result<(), StateError> {
         let (quiet, trouble) = {
             let standing = self.lock_renewal();
-            if let Some(why) = &standing.lost {
-                return Err(StateError::Lost {
-                    stack: self.grant.stack.clone(),
-                    why: why.clone(),
-                });
-            }
-            if standing.ended {
-                return Err(StateError::Lost {
-                    stack: self.grant.stack.clone(),
-                    why: "it was released".to_owned(),
-                });
+            let released = standing.ended.then(|| "it was released".to_owned());
+            if let Some(why) = standing.lost.clone().or(released) {
+                let stack = self.grant.stack.clone();
+                return Err(StateError::Lost { stack, why });
             }
             let quiet = self.states.clock.monotonic().saturating_sub(standing.confirmed);
             (quiet, standing.trouble.clone())

@@ -129,10 +129,7 @@ impl StateStore {
         reading: &Reading,
         claim: TakeoverReason,
     ) -> Result<bool, StateError> {
-        let from = reading
-            .document
-            .as_ref()
-            .map_or(0, |(_, document)| document.epoch);
+        let from = written_epoch(reading);
         let mut at_work = false;
         for old in reading.rows.leases.range(from..epoch).map(|(epoch, _)| *epoch) {
             let end = self
@@ -287,11 +284,12 @@ fn newest_epoch(reading: &Reading) -> u64 {
         .journals
         .last_key_value()
         .map_or(0, |(epoch, _)| *epoch);
-    let written = reading
-        .document
-        .as_ref()
-        .map_or(0, |(_, document)| document.epoch);
-    listed.max(journaled).max(written)
+    listed.max(journaled).max(written_epoch(reading))
+}
+
+fn written_epoch(reading: &Reading) -> u64 {
+    let document = reading.document.as_ref();
+    document.map_or(0, |(_, document)| document.epoch)
 }
 
 impl Versioned {

@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     StateError, StateStore,
     document_format::{CreateResult, Header},
-    state_store::IN_FLIGHT,
+    state_store::in_flight,
 };
 use crate::store::Key;
 use konverge_base::error::chain;
@@ -93,57 +92,47 @@ impl StateStore {
             let outcome = format!("{id}{OUTCOME_END}");
             let has_outcome = names.contains(&outcome);
             async move {
-                let request = self.read_beside::<T>(REQUEST, &id).await;
+                let request = self.read_beside::<T>(REQUEST, &id).await?;
                 let outcome = if has_outcome {
-                    Some(self.read_beside::<RecordedOutcome>(OUTCOME, &outcome).await)
+                    Some(self.read_beside::<RecordedOutcome>(OUTCOME, &outcome).await?)
                 } else {
                     None
                 };
-                (id, request, outcome)
+                Ok((id, request, outcome))
             }
         });
-        let read: Vec<_> = stream::iter(wanted.collect::<Vec<_>>())
-            .buffered(IN_FLIGHT)
-            .collect()
-            .await;
+        let read = in_flight(wanted.collect::<Vec<_>>()).await?;
         let (mut found, mut unreadable) = (Vec::new(), BTreeMap::new());
         for (id, request, outcome) in read {
-            let (header, request) = match request {
-                Ok(read) => read,
-                Err(error @ StateError::Store(_)) => return Err(error),
-                Err(error) => {
-                    unreadable.insert(id, chain(&error));
-                    continue;
-                }
-            };
-            let outcome = match outcome.transpose() {
-                Ok(outcome) => outcome.map(|(_, outcome)| outcome),
-                Err(error @ StateError::Store(_)) => return Err(error),
-                Err(error) => {
-                    unreadable.insert(id.clone(), chain(&error));
-                    None
-                }
-            };
-            found.push(RecordedRequest {
-                id,
-                time: header.time,
-                request,
-                outcome,
+            let outcome = outcome.transpose().unwrap_or_else(|why| {
+                unreadable.insert(id.clone(), why);
+                None
             });
+            match request {
+                Ok((header, request)) => found.push(RecordedRequest {
+                    id,
+                    time: header.time,
+                    request,
+                    outcome: outcome.map(|(_, outcome)| outcome),
+                }),
+                Err(why) => drop(unreadable.insert(id, why)),
+            }
         }
         Ok((found, unreadable.into_values().collect()))
     }
 
+    /// Reads a document, or says why it cannot be read.
     async fn read_beside<T: DeserializeOwned>(
         &self,
         kind: &str,
         name: &str,
-    ) -> Result<(Header, T), StateError> {
+    ) -> Result<Result<(Header, T), String>, StateError> {
         let key = folder().child(name);
-        let bytes = self.store.get(&key).await?.ok_or_else(|| {
-            StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
-        })?;
-        self.envelopes.read(kind, &key, &bytes)
+        let read = self.get_listed(&key).await;
+        match read.and_then(|bytes| self.envelopes.read(kind, &key, &bytes)) {
+            Err(error @ StateError::Store(_)) => Err(error),
+            read => Ok(read.map_err(|error| chain(&error))),
+        }
     }
 }
 

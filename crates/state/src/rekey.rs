@@ -136,7 +136,7 @@ impl StateStore {
 
     /// Writes the newest document of a numbered sequence again, under the next number.
     async fn mark_row(&self, row: &Key) -> Result<bool, StateError> {
-        let numbers = keys::numbers(&self.store.list(row).await?);
+        let numbers = self.numbers(row).await?;
         for number in numbers.iter().rev() {
             let key = row.child(&keys::number(*number));
             let Some(bytes) = self.store.get(&key).await? else {

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 
-use super::{StateError, StateStore, document_format::CreateResult, state_store::IN_FLIGHT};
+use super::{StateError, StateStore, document_format::CreateResult, state_store::in_flight};
 use crate::store::Key;
 use konverge_base::model::{
     CommitId, Shard,
@@ -30,25 +29,23 @@ pub struct ReviewKey {
 
 impl ReviewKey {
     fn place(&self) -> Key {
-        pull_request(self.pull_request)
-            .child(self.head.as_str())
-            .child(&self.name())
-    }
-
-    /// Returns `<run>-<attempt>`, plus `-<number>of<all>` for a shard, because all jobs of a run share its
-    /// number and attempt.
-    fn name(&self) -> String {
-        let share = self.share.map_or_else(String::new, |share| {
-            format!("-{}", share.to_string().replace('/', "of"))
-        });
-        format!("{}-{}{share}", self.run, self.attempt)
+        self.document("")
     }
 
     /// Returns the key of the record of the comment that showed this review, which is not a review record.
     fn comment(&self) -> Key {
-        pull_request(self.pull_request)
-            .child(self.head.as_str())
-            .child(&format!("{}.comment", self.name()))
+        self.document(".comment")
+    }
+
+    /// Returns the key with this end. Its last part is `<run>-<attempt>`, plus `-<number>of<all>` for a shard, because
+    /// all jobs of a run share its number and attempt.
+    fn document(&self, end: &str) -> Key {
+        let share = self.share.map_or_else(String::new, |share| {
+            format!("-{}", share.to_string().replace('/', "of"))
+        });
+        let name = format!("{}-{}{share}{end}", self.run, self.attempt);
+        let head = pull_request(self.pull_request).child(self.head.as_str());
+        head.child(&name)
     }
 
     fn parse(key: &Key) -> Option<Self> {
@@ -224,10 +221,7 @@ impl ReviewStore<'_> {
         for key in others {
             shares.entry(key.share).or_default().push(key);
         }
-        let records = stream::iter(shares.into_values())
-            .map(|attempts| self.last_attempt(attempts))
-            .buffered(IN_FLIGHT)
-            .try_collect::<Vec<_>>();
+        let records = in_flight(shares.into_values().map(|attempts| self.last_attempt(attempts)));
         let records = records.await?.into_iter().flatten();
         Ok(records.flat_map(|record| record.stacks).collect())
     }
@@ -246,14 +240,9 @@ impl ReviewStore<'_> {
             return Ok(None);
         };
         if record.pull_request != place.pull_request || record.head != place.head {
-            return Err(StateError::Damaged {
-                key: key.to_string(),
-                why: format!(
-                    "it is a review of pull request {} at {}",
-                    record.pull_request, record.head
-                )
-                .into(),
-            });
+            let (number, head) = (record.pull_request, record.head);
+            let why = format!("it is a review of pull request {number} at {head}");
+            return Err(StateError::damaged(&key, why));
         }
         if !record.findings.is_empty() {
             record.comment = self.load_comment(place).await?;

@@ -3,15 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use konverge_base::{error::chain, model::rollout::RolloutRecord};
 
 use super::{
-    DocumentWriter, StateError, StateStore,
-    document_format::{CreateResult, Header},
-    keys,
-    state_store::IN_FLIGHT,
+    DocumentWriter, StateError, StateStore, document_format::CreateResult, keys, state_store::in_flight,
 };
 use crate::store::Key;
 
@@ -47,15 +43,12 @@ impl StateStore {
                 rows.entry(name.to_owned()).or_default().push(number);
             }
         }
-        let records = stream::iter(rows)
-            .map(async |(name, mut numbers)| {
-                numbers.sort_unstable();
-                let stored = self.newest_rollout_record(&name, &numbers).await?;
-                Ok::<_, StateError>(stored.map(|stored| (name, stored)))
-            })
-            .buffered(IN_FLIGHT);
-        let records: Vec<_> = records.try_collect().await?;
-        Ok(records.into_iter().flatten().collect())
+        let records = in_flight(rows.into_iter().map(async |(name, mut numbers)| {
+            numbers.sort_unstable();
+            let stored = self.newest_rollout_record(&name, &numbers).await?;
+            Ok(stored.map(|stored| (name, stored)))
+        }));
+        Ok(records.await?.into_iter().flatten().collect())
     }
 
     /// Returns the number of the newest record of a rollout; 0 if there is none. One LIST.
@@ -68,7 +61,7 @@ impl StateStore {
 
     /// Returns the numbers of a rollout's records, sorted.
     async fn rollout_numbers(&self, name: &str) -> Result<Vec<u64>, StateError> {
-        Ok(keys::numbers(&self.store.list(&folder().child(name)).await?))
+        self.numbers(&folder().child(name)).await
     }
 
     /// Returns the newest record of a rollout.
@@ -109,23 +102,14 @@ impl StateStore {
         name: &str,
         numbers: &[u64],
     ) -> Result<Option<StoredRollout>, StateError> {
-        for number in numbers.iter().rev() {
-            let key = place(name, *number);
-            let bytes = self.store.get(&key).await?.ok_or_else(|| {
-                StateError::Missing(format!("`{key}` is listed, but the store does not return it"))
-            })?;
-            let read = self.envelopes.read_marked("rollout", &key, &bytes)?;
-            let Some((header, record)): Option<(Header, RolloutRecord)> = read else {
-                continue;
-            };
-            return Ok(Some(StoredRollout {
-                number: numbers.last().copied().unwrap_or(*number),
-                record,
-                writer: header.writer,
-                written: header.time,
-            }));
-        }
-        Ok(None)
+        let row = folder().child(name);
+        let read = self.newest_marked("rollout", &row, numbers).await?;
+        Ok(read.map(|(header, record)| StoredRollout {
+            number: numbers.last().copied().unwrap_or_default(),
+            record,
+            writer: header.writer,
+            written: header.time,
+        }))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, de::DeserializeOwned};
 
 use super::{
     Clock, DocumentWriter, IndexEntry, IndexedStates, NamedKeyService, Proven, RepositoryId, Sealer,
@@ -36,7 +37,7 @@ pub enum SealScope {
 /// The number of times that a listing is repeated after another run's clean-up made it outdated.
 const STALE_LISTINGS: u32 = 5;
 /// Maximum number of concurrent requests when many documents are read.
-pub(super) const IN_FLIGHT: usize = 32;
+const IN_FLIGHT: usize = 32;
 /// The default number of serials kept for each stack.
 const DEFAULT_RETENTION: u64 = 50;
 
@@ -282,7 +283,7 @@ impl StateStore {
     pub async fn history(&self, stack: &StackId) -> Result<Vec<HistoryLine>, StateError> {
         let rows = RowKeys::parse(&self.store.list(&keys::stack(stack)).await?);
         let serials: Vec<u64> = rows.states.into_iter().rev().collect();
-        stream::iter(serials.into_iter().map(|serial| async move {
+        in_flight(serials.into_iter().map(|serial| async move {
             let document = match self.document(stack, serial).await {
                 Ok(Some((header, document))) => Ok(HistoryEntry {
                     reason: document.reason,
@@ -299,8 +300,6 @@ impl StateStore {
             };
             Ok(HistoryLine { serial, document })
         }))
-        .buffered(IN_FLIGHT)
-        .try_collect()
         .await
     }
 
@@ -393,16 +392,12 @@ impl StateStore {
             .filter(|place| *place >= (from.epoch, from.entry))
             .map(|(epoch, entry)| keys::journal(stack, epoch, entry))
             .collect();
-        let batches: Vec<_> = stream::iter(keys)
-            .map(|key| async move {
-                let bytes = self.store.get(&key).await?;
-                Ok::<_, StateError>((key, bytes))
-            })
-            .buffered(IN_FLIGHT)
-            .try_collect()
-            .await?;
+        let batches = in_flight(keys.into_iter().map(|key| async move {
+            let bytes = self.store.get(&key).await?;
+            Ok((key, bytes))
+        }));
         let (mut entries, mut journal_header) = (Vec::new(), None);
-        for (key, bytes) in batches {
+        for (key, bytes) in batches.await? {
             // The entry was deleted because a later state contains it, so the listing is outdated.
             let Some(bytes) = bytes else { return Ok(None) };
             let (header, batch) = self.envelopes.read("journal", &key, &bytes)?;
@@ -419,6 +414,35 @@ impl StateStore {
         }))
     }
 
+    /// Returns the numbers of a row's documents, sorted.
+    pub(super) async fn numbers(&self, row: &Key) -> Result<Vec<u64>, StateError> {
+        Ok(keys::numbers(&self.store.list(row).await?))
+    }
+
+    /// Reads the newest document of a row that has a mark of a known key.
+    pub(super) async fn newest_marked<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        row: &Key,
+        numbers: &[u64],
+    ) -> Result<Option<(Header, T)>, StateError> {
+        for number in numbers.iter().rev() {
+            let key = row.child(&keys::number(*number));
+            let bytes = self.get_listed(&key).await?;
+            if let read @ Some(_) = self.envelopes.read_marked(kind, &key, &bytes)? {
+                return Ok(read);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a document that the store lists.
+    pub(super) async fn get_listed(&self, key: &Key) -> Result<Bytes, StateError> {
+        let bytes = self.store.get(key).await?;
+        let gone = || StateError::Missing(format!("`{key}` is listed, but the store does not return it"));
+        bytes.ok_or_else(gone)
+    }
+
     pub(super) async fn document(
         &self,
         stack: &StackId,
@@ -432,14 +456,9 @@ impl StateStore {
         // A document copied to another key would have a valid checksum, so its stack and serial are compared
         // with its key.
         if document.serial != serial || document.state.stack != *stack {
-            return Err(StateError::Damaged {
-                key: key.to_string(),
-                why: format!(
-                    "its header says serial {} of `{}`",
-                    document.serial, document.state.stack
-                )
-                .into(),
-            });
+            let (serial, stack) = (document.serial, document.state.stack);
+            let why = format!("its header says serial {serial} of `{stack}`");
+            return Err(StateError::damaged(&key, why));
         }
         document.state = document.state.of_this_version();
         Ok(Some((header, document)))
@@ -481,6 +500,14 @@ impl Reading {
         versioned.retired &= self.entries.is_empty();
         Some(versioned)
     }
+}
+
+/// Awaits at most [`IN_FLIGHT`] requests at once. The answers keep the order.
+pub(super) async fn in_flight<T>(
+    requests: impl IntoIterator<Item = impl Future<Output = Result<T, StateError>>>,
+) -> Result<Vec<T>, StateError> {
+    let answers = stream::iter(requests).buffered(IN_FLIGHT);
+    answers.try_collect().await
 }
 
 pub(super) fn versioned(header: Header, document: StateDocument) -> Versioned {

@@ -63,7 +63,8 @@ pub(super) fn denied(
         vec![change],
     );
     let plan = StackPlan::new(RepoPath::root(), stack, Basis::Live, vec![plan]);
-    let findings = set.findings(
+    let findings = crate::policy::created_objects::findings(
+        set,
         &policy_sets::document(&plan, Vec::new()),
         &konverge_secrets::Secrets::new(konverge_secrets::HashKey::derive("k")),
     );

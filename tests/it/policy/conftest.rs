@@ -24,9 +24,8 @@ fn ours(case: &str, objects: &[Value]) -> BTreeSet<String> {
         &created_objects::files(&at.join("policy")),
         &created_objects::files(&at.join("data")),
     );
-    let findings = set
-        .findings(&created_objects::created(objects), &created_objects::secrets())
-        .into_iter();
+    let document = created_objects::created(objects);
+    let findings = created_objects::findings(&set, &document, &created_objects::secrets()).into_iter();
     let line = findings.map(|finding| {
         let rule = finding.rule.strip_prefix("s/").unwrap();
         let (package, _) = rule.rsplit_once('.').unwrap_or((rule, ""));

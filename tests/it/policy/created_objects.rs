@@ -2,14 +2,16 @@
 
 use std::{fs, path::PathBuf};
 
+use jiff::Timestamp;
 use konverge_base::model::{
     RepoPath, StackId,
     plan::{Action, Basis, ChangeOrigin, FieldChange, ResourcePlan, StackPlan},
     plan_document::StackDocument,
+    policy_finding::PolicyFinding,
     spec::RuntimeKind,
 };
 use konverge_config::Config;
-use konverge_policy_sets::{self as policy_sets, PolicyFile, PolicySet};
+use konverge_policy_sets::{self as policy_sets, NoOutcomes, PolicyFile, PolicySet, PolicySets, RuleOutcome};
 use konverge_secrets::{HashKey, Secrets};
 use serde_json::Value;
 
@@ -43,6 +45,30 @@ pub fn files(folder: &std::path::Path) -> Vec<PolicyFile> {
 pub fn set(settings: &str, files: &[PolicyFile], data: &[PolicyFile]) -> PolicySet {
     let config = Config::parse(&format!("policy: {{sets: [{{name: s, path: p, {settings}}}]}}\n")).unwrap();
     PolicySet::load(&config.policy.sets[0], files, data)
+}
+
+/// What the rules of a set find in this process, without limits: an endless rule never returns.
+pub fn outcomes(set: &PolicySet, document: &StackDocument) -> Result<Vec<RuleOutcome>, NoOutcomes> {
+    let source = set.source().map_err(Clone::clone);
+    let rules = source.and_then(|source| source.parse());
+    let rules = rules.map_err(NoOutcomes::Unreadable)?;
+    Ok(rules.outcomes(document))
+}
+
+/// The findings of a set, found so.
+pub fn findings(set: &PolicySet, document: &StackDocument, secrets: &Secrets) -> Vec<PolicyFinding> {
+    set.findings_from(document, secrets, outcomes(set, document))
+}
+
+/// The findings of all sets, found so.
+pub fn all_findings(
+    sets: &PolicySets,
+    document: &StackDocument,
+    now: Timestamp,
+    secrets: &Secrets,
+) -> Vec<PolicyFinding> {
+    let outcomes = sets.about(document).map(|set| outcomes(set, document));
+    sets.findings_from(document, now, secrets, outcomes.collect())
 }
 
 /// Secrets of which none is known.

@@ -31,7 +31,8 @@ fn ours() -> BTreeSet<String> {
         text: fixture(name),
     });
     let set = created_objects::set("language: gatekeeper", &files, &[]);
-    let findings = set.findings(
+    let findings = created_objects::findings(
+        &set,
         &created_objects::created(&created_objects::objects(&fixture("objects.yaml"))),
         &created_objects::secrets(),
     );

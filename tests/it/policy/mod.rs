@@ -2,7 +2,7 @@
 //! committed; the ignored tests ask them again, and about random objects.
 
 mod conftest;
-mod created_objects;
+pub mod created_objects;
 mod gatekeeper;
 mod opa_numbers;
 mod opa_table;

@@ -77,7 +77,8 @@ fn random_arithmetic_is_as_conftest_s_or_refused() {
         text: rules,
     };
     let set = created_objects::set("input: objects", &[file], &[]);
-    let findings = set.findings(&created_objects::created(&[object]), &created_objects::secrets());
+    let document = created_objects::created(&[object]);
+    let findings = created_objects::findings(&set, &document, &created_objects::secrets());
     let ours = answers(findings.iter().map(|finding| finding.message.as_str()));
 
     assert!(theirs.len() > 900, "conftest has {} answers", theirs.len());

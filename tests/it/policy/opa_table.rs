@@ -173,7 +173,8 @@ fn ours(expression: &str) -> String {
     let set = created_objects::set("input: objects", &[file], &[]);
     let object =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}});
-    let findings = set.findings(&created_objects::created(&[object]), &created_objects::secrets());
+    let document = created_objects::created(&[object]);
+    let findings = created_objects::findings(&set, &document, &created_objects::secrets());
     match &findings[..] {
         [] => "undefined".to_owned(),
         [one] if serde_json::from_str::<Value>(&one.message).is_ok() => one.message.clone(),

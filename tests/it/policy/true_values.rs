@@ -211,8 +211,8 @@ fn no_value_of_a_secret_changes_a_verdict() {
             };
             let ((alone, knows_none), (both, knows)) = (of(after), of(beside));
             for (language, sets) in sets(&object, &steps, text, &mut random).iter().enumerate() {
-                let found = verdicts(&sets.findings(&alone, now, &knows_none));
-                let beside = sets.findings(&both, now, &knows);
+                let found = verdicts(&created_objects::all_findings(sets, &alone, now, &knows_none));
+                let beside = created_objects::all_findings(sets, &both, now, &knows);
                 let case = format!(
                     "{row} {language} {steps:?} {text:?} beside {:?}: {beside:#?}",
                     hidden[0]
@@ -265,7 +265,7 @@ fn what_a_rule_quotes_is_masked() {
     let mut digests = BTreeSet::new();
     for text in ["blue", "long-forgotten-words", "Hunter_2222", "a"] {
         let secrets = created_objects::secrets();
-        let found = set.findings(&document(&[], &[value(text)], &secrets), &secrets);
+        let found = created_objects::findings(&set, &document(&[], &[value(text)], &secrets), &secrets);
         let [finding] = &found[..] else {
             panic!("{found:?}")
         };

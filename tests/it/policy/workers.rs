@@ -22,6 +22,8 @@ use konverge_policy_sets::{
 use konverge_secrets::{HashKey, Secrets};
 use serde_json::json;
 
+use super::created_objects;
+
 /// The limits of these tests: two seconds to be exact on a machine without optimization.
 fn limits() -> RuleLimits {
     RuleLimits {
@@ -339,7 +341,8 @@ async fn a_worker_finds_what_is_found_in_this_process() {
     ]);
     let document = document("shop/dev");
     let apart = judge(&workers(), &sets, &document).await;
-    let here = sets.findings(&document, Timestamp::now(), &Secrets::new(HashKey::derive("k")));
+    let secrets = Secrets::new(HashKey::derive("k"));
+    let here = created_objects::all_findings(&sets, &document, Timestamp::now(), &secrets);
     assert_eq!(apart, here);
     assert_eq!(apart.len(), 4);
 }

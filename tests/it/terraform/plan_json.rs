@@ -105,7 +105,8 @@ fn ours(plan: StackPlan, wanted: &[Resource]) -> BTreeSet<String> {
         attributes: resource.attributes.clone(),
         known_before_write: true,
     });
-    let findings = set.findings(
+    let findings = crate::policy::created_objects::findings(
+        &set,
         &policy_sets::document(&plan, desired.collect()),
         &konverge_secrets::Secrets::new(konverge_secrets::HashKey::derive("k")),
     );

@@ -32,8 +32,7 @@ pub struct AlibabaSettings {
 /// Sends requests to KMS.
 pub(super) struct AlibabaClient {
     settings: AlibabaSettings,
-    secrets: Secrets,
-    http: Result<SecretHttpClient, SecretProblem>,
+    http: SecretHttpClient,
     keys: Mutex<Option<(Instant, AccessKeys, Option<Duration>)>>,
 }
 
@@ -42,8 +41,7 @@ impl AlibabaClient {
     pub(super) fn new(settings: AlibabaSettings, secrets: Secrets) -> Self {
         Self {
             settings,
-            http: SecretHttpClient::new(secrets.clone()),
-            secrets,
+            http: SecretHttpClient::new(secrets),
             keys: Mutex::default(),
         }
     }
@@ -61,7 +59,7 @@ impl AlibabaClient {
         }
         let (keys, lasts) = with_retries(|| self.settings.login.keys()).await?;
         let secrets = [&keys.secret_key].into_iter().chain(&keys.session_token);
-        secrets.for_each(|secret| self.secrets.learn(secret));
+        secrets.for_each(|secret| self.http.secrets.learn(secret));
         *kept = Some((Instant::now(), keys.clone(), lasts));
         Ok(keys)
     }
@@ -75,7 +73,6 @@ impl AlibabaClient {
         action: &str,
         parameters: &[(&str, &str)],
     ) -> Result<Value, SecretProblem> {
-        let http = self.http.as_ref().map_err(Clone::clone)?;
         let mut url = self.url()?;
         let host = url[Position::BeforeHost..Position::AfterPort].to_owned();
         let keys = self.keys().await?;
@@ -94,8 +91,8 @@ impl AlibabaClient {
                 request.header(name, value)
             })
         };
-        let answer = http.send_unless(send, is_throttled).await?;
-        answer.json(|answer| problem(http, answer))
+        let answer = self.http.send_unless(send, is_throttled).await?;
+        answer.json(|answer| problem(&self.http, answer))
     }
 
     fn url(&self) -> Result<url::Url, SecretProblem> {
@@ -185,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_by_its_code_and_then_by_its_status() {
-        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k")));
         let problem =
             |status, code: &str| problem(&http, &answer(status, &json!({"Code": code, "Message": "said"})));
         for (status, code) in [
@@ -223,7 +220,7 @@ mod tests {
     /// The message of that error repeats the request.
     #[test]
     fn the_words_about_a_wrong_signature_are_not_shown() {
-        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k")));
         let body = json!({"Code": "SignatureDoesNotMatch", "Message": "server string to sign is:s3cret"});
         let expected = SecretProblem::Login {
             status: Some(400),

@@ -37,8 +37,7 @@ pub(super) struct AwsClient {
     /// The service's name in signatures and addresses, such as `secretsmanager`.
     service: &'static str,
     settings: AwsSettings,
-    secrets: Secrets,
-    http: Result<SecretHttpClient, SecretProblem>,
+    http: SecretHttpClient,
     /// The last login for each of the [`SecretRights`].
     logins: [Mutex<Option<Login>>; 2],
 }
@@ -55,18 +54,9 @@ impl AwsClient {
         Self {
             service,
             settings,
-            http: SecretHttpClient::new(secrets.clone()),
-            secrets,
+            http: SecretHttpClient::new(secrets),
             logins: Default::default(),
         }
-    }
-
-    /// Logs in without sending a request.
-    ///
-    /// # Errors
-    /// The job has no identity, or AWS refuses it.
-    pub(super) async fn log_in(&self, rights: SecretRights) -> Result<(), SecretProblem> {
-        self.keys(rights).await.map(drop)
     }
 
     /// Calls an operation that is safe to repeat. `target` is `SERVICE.OPERATION`.
@@ -79,7 +69,6 @@ impl AwsClient {
         request: &Value,
         rights: SecretRights,
     ) -> Result<Value, SecretProblem> {
-        let http = self.http.as_ref().map_err(Clone::clone)?;
         let region = self.settings.region.as_deref().ok_or_else(|| {
             SecretProblem::NoCredentials("no region is named: set `region`, or AWS_REGION in this job".into())
         })?;
@@ -104,11 +93,15 @@ impl AwsClient {
             let headers = headers.into_iter();
             headers.fold(request, |request, (name, value)| request.header(name, value))
         };
-        let answer = http.send_unless(send, is_throttled).await?;
-        answer.json(|answer| problem(http, answer))
+        let answer = self.http.send_unless(send, is_throttled).await?;
+        answer.json(|answer| problem(&self.http, answer))
     }
 
-    async fn keys(&self, rights: SecretRights) -> Result<AccessKeys, SecretProblem> {
+    /// Returns the cached keys, or new ones from the login if they expire soon.
+    ///
+    /// # Errors
+    /// The job has no identity, or AWS refuses it.
+    pub(super) async fn keys(&self, rights: SecretRights) -> Result<AccessKeys, SecretProblem> {
         let mut login = self.logins[rights as usize].lock().await;
         if let Some(login) = login.as_ref() {
             match &login.result {
@@ -128,7 +121,7 @@ impl AwsClient {
             .map_err(SecretProblem::from);
         if let Ok((keys, _)) = &result {
             let secrets = [&keys.secret_key].into_iter().chain(&keys.session_token);
-            secrets.for_each(|secret| self.secrets.learn(secret));
+            secrets.for_each(|secret| self.http.secrets.learn(secret));
         }
         let keys = result.clone().map(|(keys, _)| keys);
         *login = Some(Login {
@@ -199,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_by_its_code_and_then_by_its_status() {
-        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k")));
         let problem = |status, code: &str| {
             problem(
                 &http,

@@ -19,8 +19,7 @@ const EARLY: Duration = Duration::from_secs(120);
 
 /// Sends requests to one service.
 pub(super) struct BearerClient {
-    secrets: Secrets,
-    http: Result<SecretHttpClient, SecretProblem>,
+    http: SecretHttpClient,
     token: Mutex<Option<(Instant, AccessToken)>>,
 }
 
@@ -28,8 +27,7 @@ impl BearerClient {
     /// Creates a client. Its tokens are added to `secrets`, which masks them.
     pub(super) fn new(secrets: Secrets) -> Self {
         Self {
-            http: SecretHttpClient::new(secrets.clone()),
-            secrets,
+            http: SecretHttpClient::new(secrets),
             token: Mutex::default(),
         }
     }
@@ -49,7 +47,7 @@ impl BearerClient {
             return Ok(token.bearer.clone());
         }
         let token = with_retries(log_in).await?;
-        self.secrets.learn(&token.bearer);
+        self.http.secrets.learn(&token.bearer);
         let bearer = token.bearer.clone();
         *kept = Some((Instant::now(), token));
         Ok(bearer)
@@ -88,10 +86,9 @@ impl BearerClient {
         &self,
         make: impl Fn(&reqwest::Client) -> reqwest::RequestBuilder,
     ) -> Result<Value, SecretProblem> {
-        let http = self.http.as_ref().map_err(Clone::clone)?;
         let words = |body: &Value| body["error"]["message"].as_str().map(str::to_owned);
-        let answer = http.send(make).await?;
-        answer.json(|answer| http.problem(answer, words))
+        let answer = self.http.send(make).await?;
+        answer.json(|answer| self.http.problem(answer, words))
     }
 }
 

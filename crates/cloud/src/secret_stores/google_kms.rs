@@ -3,14 +3,12 @@
 //! <https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys>
 
 use async_trait::async_trait;
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
-use zeroize::Zeroizing;
+use serde_json::Value;
 
 use super::{
-    KeyService, SecretProblem,
+    SecretProblem,
     bearer_client::{BearerClient, url_of},
-    secret_document::{secret_in, text_in, zeroize_json},
+    json_cipher::JsonCipher,
 };
 use crate::GoogleLogin;
 use konverge_secrets::Secrets;
@@ -38,18 +36,11 @@ impl GoogleKmsKey {
             client: BearerClient::new(secrets),
         }
     }
+}
 
-    /// Unwraps a secret that another program wrapped without a context.
-    ///
-    /// # Errors
-    /// The errors of [`KeyService::unwrap_key`].
-    pub async fn unwrap_without_context(&self, wrapped: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        self.decrypt(&json!({"ciphertext": wrapped})).await
-    }
-
-    async fn decrypt(&self, request: &Value) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        secret_in(self.post("decrypt", request).await?, "plaintext")
-    }
+#[async_trait]
+impl JsonCipher for GoogleKmsKey {
+    const CONTEXT: &'static str = "additionalAuthenticatedData";
 
     async fn post(&self, method: &str, request: &Value) -> Result<Value, SecretProblem> {
         let last = format!("{}:{method}", self.name);
@@ -57,24 +48,5 @@ impl GoogleKmsKey {
         let url = url_of(&self.address, &segments)?;
         let bearer = self.client.token(|| self.login.token(SCOPE)).await?;
         self.client.post(&url, &bearer, request).await
-    }
-}
-
-#[async_trait]
-impl KeyService for GoogleKmsKey {
-    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
-        let mut request = json!({
-            "plaintext": STANDARD.encode(secret),
-            "additionalAuthenticatedData": STANDARD.encode(context),
-        });
-        let answer = self.post("encrypt", &request).await;
-        zeroize_json(&mut request);
-        text_in(&answer?, "ciphertext")
-    }
-
-    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        let data = STANDARD.encode(context);
-        self.decrypt(&json!({"ciphertext": wrapped, "additionalAuthenticatedData": data}))
-            .await
     }
 }

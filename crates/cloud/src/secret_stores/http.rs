@@ -23,8 +23,8 @@ const MAX_BODY: usize = 4 << 20;
 
 /// Sends the requests of one store.
 pub(super) struct SecretHttpClient {
-    client: Client,
-    secrets: Secrets,
+    client: Result<Client, SecretProblem>,
+    pub secrets: Secrets,
     retry: RetryPolicy,
 }
 
@@ -53,16 +53,13 @@ pub(super) fn service_url(address: &str) -> Result<url::Url, SecretProblem> {
 
 impl SecretHttpClient {
     /// Creates a client that masks `secrets` in the error texts of servers.
-    pub(super) fn new(secrets: Secrets) -> Result<Self, SecretProblem> {
-        let client = konverge_http::client()
-            .timeout(REQUEST_DEADLINE)
-            .build()
-            .map_err(unexpected)?;
-        Ok(Self {
-            client,
+    pub(super) fn new(secrets: Secrets) -> Self {
+        let client = konverge_http::client().timeout(REQUEST_DEADLINE).build();
+        Self {
+            client: client.map_err(unexpected),
             secrets,
             retry: RetryPolicy::default(),
-        })
+        }
     }
 
     /// Sends a request that is safe to repeat.
@@ -91,9 +88,8 @@ impl SecretHttpClient {
             Some(after) => RetryDecision::RetryAfter(after),
             None => RetryDecision::Retry,
         };
-        let answer = self
-            .retry
-            .run(classify, || self.attempt(make(&self.client), is_busy));
+        let client = self.client.as_ref().map_err(Clone::clone)?;
+        let answer = self.retry.run(classify, || self.attempt(make(client), is_busy));
         answer.await.map_err(|attempt| SecretProblem::Unavailable {
             status: attempt.status,
             why: attempt.why,
@@ -244,7 +240,7 @@ mod tests {
         ] {
             let address = endless(head).await;
             let asked = std::cell::Cell::new(0);
-            let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+            let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k")));
             let answer = http.send(|client| {
                 asked.set(asked.get() + 1);
                 client.get(&address)
@@ -265,7 +261,7 @@ mod tests {
         let secrets = Secrets::new(HashKey::derive("k"));
         let token = "hvs.CAESIJ0t-the-token-of-this-run";
         secrets.learn(token);
-        let http = SecretHttpClient::new(secrets).unwrap();
+        let http = SecretHttpClient::new(secrets);
         let said = format!("{}{token}", "x".repeat(SHOWN - 10));
         let answer = SecretHttpAnswer {
             status: StatusCode::FORBIDDEN,
@@ -292,7 +288,7 @@ mod tests {
                     let _ = stream.write_all(answer.as_bytes()).await;
                 }
             });
-            let mut http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+            let mut http = SecretHttpClient::new(Secrets::new(HashKey::derive("k")));
             http.retry.first = Duration::from_millis(1);
             let asked = std::cell::Cell::new(0);
             let answer = http.send(|client| {
@@ -319,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_by_its_status() {
-        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k")));
         let problem = |status: u16| {
             let answer = SecretHttpAnswer {
                 status: StatusCode::from_u16(status).unwrap(),

@@ -19,6 +19,7 @@ mod error;
 mod google_kms;
 mod google_secrets;
 mod http;
+mod json_cipher;
 mod kubernetes;
 mod secret_document;
 mod sops;

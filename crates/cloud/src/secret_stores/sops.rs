@@ -9,6 +9,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::{
     AwsKmsKey, AzureKey, AzureKeyPlace, FetchedSecret, GoogleKmsKey, SecretProblem, SecretQuery,
     SecretRights, SecretStore, TransitKeyPlace, VaultTransitKey,
+    json_cipher::JsonCipher,
     sops_file::{OWN_PATH, SopsDataKey, SopsFile, open_age},
 };
 use konverge_base::model::{Digest, masked_value::FILE_VERSION};

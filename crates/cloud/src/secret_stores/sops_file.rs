@@ -270,12 +270,7 @@ impl SopsFile {
         }
         reader.map(&mut values, &mut Vec::new())?;
         let written = reader.value(&metadata.mac, &metadata.lastmodified)?;
-        let computed: String = reader
-            .mac
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02X}"))
-            .collect();
+        let computed = hex::encode_upper(reader.mac.finalize());
         match written {
             Clear::Value(Value::String(mac)) if mac == computed => Ok(values),
             _ => Err("its MAC does not match its values: it was changed by hand".to_owned()),
@@ -413,9 +408,8 @@ impl Reader {
             "float" => {
                 let float = clear.parse::<f64>().map_err(|_| wrong())?;
                 // SOPS writes 1500, not 1500.0.
-                format!("{float}")
-                    .parse::<i64>()
-                    .map_or(float.into(), Value::from)
+                let whole = format!("{float}").parse::<i64>();
+                whole.map_or(float.into(), Value::from)
             }
             "bool" => match clear.to_ascii_lowercase().as_str() {
                 "true" => Value::Bool(true),

@@ -63,8 +63,7 @@ pub enum VaultLogin {
 /// Sends requests to a Vault.
 pub(super) struct VaultClient {
     server: VaultServer,
-    secrets: Secrets,
-    http: Result<SecretHttpClient, SecretProblem>,
+    http: SecretHttpClient,
     /// The last login for each of the [`SecretRights`].
     sessions: [Mutex<Option<Login>>; 2],
 }
@@ -91,8 +90,7 @@ impl VaultClient {
     pub(super) fn new(server: VaultServer, secrets: Secrets) -> Self {
         Self {
             server,
-            http: SecretHttpClient::new(secrets.clone()),
-            secrets,
+            http: SecretHttpClient::new(secrets),
             sessions: Default::default(),
         }
     }
@@ -136,20 +134,19 @@ impl VaultClient {
         rights: SecretRights,
         make: impl Fn(&Client, String) -> RequestBuilder,
     ) -> Result<Map<String, Value>, SecretProblem> {
-        let http = self.http.as_ref().map_err(Clone::clone)?;
         let request = |client: &Client, token: &str| {
             let request = make(client, self.url(path)).header("X-Vault-Token", token);
             self.with_namespace(request)
         };
-        let session = self.session(http, rights, None).await?;
-        let mut answer = http.send(|client| request(client, &session.token)).await?;
+        let session = self.session(rights, None).await?;
+        let mut answer = self.http.send(|client| request(client, &session.token)).await?;
         let may_have_ended =
             answer.status == StatusCode::FORBIDDEN && session.since.elapsed() > RENEWAL_AFTER;
         if may_have_ended && !matches!(self.server.login, VaultLogin::Token(_)) {
-            let renewed = self.session(http, rights, Some(session.since)).await?;
-            answer = http.send(|client| request(client, &renewed.token)).await?;
+            let renewed = self.session(rights, Some(session.since)).await?;
+            answer = self.http.send(|client| request(client, &renewed.token)).await?;
         }
-        data_of(http, &answer)
+        data_of(&self.http, &answer)
     }
 
     fn url(&self, path: &str) -> String {
@@ -166,12 +163,7 @@ impl VaultClient {
 
     /// Returns the session for these rights, or logs in again if the cached session is the one that began at
     /// `ended`.
-    async fn session(
-        &self,
-        http: &SecretHttpClient,
-        rights: SecretRights,
-        ended: Option<Instant>,
-    ) -> Result<Session, SecretProblem> {
+    async fn session(&self, rights: SecretRights, ended: Option<Instant>) -> Result<Session, SecretProblem> {
         // The lock is held during a login, so that concurrent requests log in only once.
         let mut login = self.sessions[rights as usize].lock().await;
         match login.as_mut() {
@@ -183,7 +175,7 @@ impl VaultClient {
             Some(Login::Failed(at, problem)) if at.elapsed() < FAILURE_KEPT => return Err(problem.clone()),
             Some(Login::Failed(..)) | None => {}
         }
-        match self.log_in(http, rights).await {
+        match self.log_in(rights).await {
             Ok(mut session) => {
                 session.take_use();
                 *login = Some(Login::Open(session.clone()));
@@ -196,7 +188,7 @@ impl VaultClient {
         }
     }
 
-    async fn log_in(&self, http: &SecretHttpClient, rights: SecretRights) -> Result<Session, SecretProblem> {
+    async fn log_in(&self, rights: SecretRights) -> Result<Session, SecretProblem> {
         let missing = |what: &str| SecretProblem::NoCredentials(what.into());
         let (mount, mut body) = match &self.server.login {
             VaultLogin::Token(token) => {
@@ -219,7 +211,7 @@ impl VaultClient {
                     missing("this job gets no OIDC token; it needs `permissions: {id-token: write}`")
                 })?;
                 // The token is masked from here on, before it is sent, because an error of the server may quote it.
-                self.secrets.learn(&jwt);
+                self.http.secrets.learn(&jwt);
                 let role = match (rights, preview_role) {
                     (SecretRights::Versions, Some(preview_role)) => preview_role,
                     _ => role,
@@ -241,14 +233,14 @@ impl VaultClient {
             }
         };
         let path = format!("auth/{}/login", mount.trim_matches('/'));
-        let answer = http.send(|client| self.with_namespace(client.post(self.url(&path))).json(&body));
-        let answer = answer.await;
+        let send = |client: &Client| self.with_namespace(client.post(self.url(&path))).json(&body);
+        let answer = self.http.send(send).await;
         // The body contains credentials, so it is overwritten even if the request failed.
         zeroize_json(&mut body);
         let answer = answer?;
         if !answer.status.is_success() {
             // Vault reports an unknown role with status 400, too.
-            let why = http.words(&answer, errors);
+            let why = self.http.words(&answer, errors);
             return Err(SecretProblem::Login {
                 status: Some(answer.status.as_u16()),
                 why: format!("the login at `{path}` failed: {why}").into(),
@@ -267,7 +259,7 @@ impl VaultClient {
         };
         let (lasts, uses) = (number("lease_duration"), number("num_uses"));
         zeroize_json(&mut answer);
-        self.secrets.learn(&token);
+        self.http.secrets.learn(&token);
         Ok(Session {
             token,
             since: Instant::now(),
@@ -392,7 +384,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_data_is_a_problem() {
-        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k"))).unwrap();
+        let http = SecretHttpClient::new(Secrets::new(HashKey::derive("k")));
         let answer = |status, body: &str| SecretHttpAnswer {
             status: StatusCode::from_u16(status).unwrap(),
             body: Zeroizing::new(body.as_bytes().to_vec()),

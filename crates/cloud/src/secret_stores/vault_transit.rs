@@ -3,13 +3,11 @@
 //! <https://developer.hashicorp.com/vault/api-docs/secret/transit>
 
 use async_trait::async_trait;
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
-use zeroize::Zeroizing;
+use serde_json::Value;
 
 use super::{
-    KeyService, SecretProblem, SecretRights,
-    secret_document::{secret_in, text_in, zeroize_json},
+    SecretProblem, SecretRights,
+    json_cipher::JsonCipher,
     vault_client::{VaultClient, VaultServer},
 };
 use konverge_secrets::Secrets;
@@ -37,18 +35,11 @@ impl VaultTransitKey {
             client: VaultClient::new(server, secrets),
         }
     }
+}
 
-    /// Unwraps a secret that another program wrapped without a context.
-    ///
-    /// # Errors
-    /// The errors of [`KeyService::unwrap_key`].
-    pub async fn unwrap_without_context(&self, wrapped: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        self.decrypt(&json!({"ciphertext": wrapped})).await
-    }
-
-    async fn decrypt(&self, request: &Value) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        secret_in(self.post("decrypt", request).await?, "plaintext")
-    }
+#[async_trait]
+impl JsonCipher for VaultTransitKey {
+    const CONTEXT: &'static str = "associated_data";
 
     /// Posts with the role of applies, or else with the role of previews. A preview must unwrap keys too, to
     /// read states, but the role of applies does not trust its job.
@@ -61,24 +52,5 @@ impl VaultTransitKey {
             answer => answer,
         };
         answer.map(Value::Object)
-    }
-}
-
-#[async_trait]
-impl KeyService for VaultTransitKey {
-    async fn wrap_key(&self, secret: &[u8], context: &str) -> Result<String, SecretProblem> {
-        let mut request = json!({
-            "plaintext": STANDARD.encode(secret),
-            "associated_data": STANDARD.encode(context),
-        });
-        let answer = self.post("encrypt", &request).await;
-        zeroize_json(&mut request);
-        text_in(&answer?, "ciphertext")
-    }
-
-    async fn unwrap_key(&self, wrapped: &str, context: &str) -> Result<Zeroizing<Vec<u8>>, SecretProblem> {
-        let data = STANDARD.encode(context);
-        self.decrypt(&json!({"ciphertext": wrapped, "associated_data": data}))
-            .await
     }
 }

@@ -8,6 +8,7 @@ use super::{
     network_settings::{
         IngressConfig, NetworkConfig, PlatformNetwork, PlatformPort, PortConfig, WorkloadMetadata,
     },
+    workload::with_entries,
 };
 use crate::{KusionError, kubernetes_object::ObjectName};
 use konverge_base::model::spec::Resource;
@@ -32,6 +33,7 @@ pub(crate) fn generate(call: &ModuleCall<'_>) -> Result<ModuleOutput, KusionErro
         let labels = merge_texts(labels, Map::new());
         let annotations = merge_texts(annotations, Map::new());
         let object = ObjectName::new("networking.k8s.io/v1", kind, namespace, &name);
+        let body = with_entries(&body, &|_, value| !value.is_null());
         object.resource(call.app, &labels, &annotations, body)
     };
     if let Some(ingress) = &mut config.ingress {

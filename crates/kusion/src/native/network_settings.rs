@@ -72,7 +72,7 @@ pub(super) struct WorkloadMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Settings of the developer for an Ingress. As JSON, they are its `spec`.
+/// Settings of the developer for an Ingress. As JSON without nulls, they are its `spec`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct IngressConfig {
@@ -82,9 +82,7 @@ pub(super) struct IngressConfig {
     pub labels: BTreeMap<String, String>,
     #[serde(default, skip_serializing)]
     pub annotations: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub default_backend: Option<BackendConfig>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress_class_name: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleConfig>,
@@ -97,9 +95,7 @@ pub(super) struct IngressConfig {
 pub(super) struct BackendConfig {
     #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<BackendService>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<ReferencedObject>,
 }
 
@@ -119,9 +115,7 @@ pub(super) struct BackendService {
 pub(super) struct BackendPort {
     #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u16>,
 }
 
@@ -131,13 +125,10 @@ pub(super) struct BackendPort {
 pub(super) struct ReferencedObject {
     #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
     pub kind: String,
     pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
@@ -148,7 +139,6 @@ pub(super) struct TlsConfig {
     _schema: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_name: Option<String>,
 }
 
@@ -157,9 +147,7 @@ pub(super) struct TlsConfig {
 pub(super) struct RuleConfig {
     #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
 }
 
@@ -177,13 +165,11 @@ pub(super) struct PathConfig {
     #[serde(rename = "_type", skip_serializing)]
     _schema: Option<String>,
     pub backend: BackendConfig,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub path_type: Option<String>,
 }
 
-/// Settings of the developer for an IngressClass. As JSON, they are its `spec`.
+/// Settings of the developer for an IngressClass. As JSON without nulls, they are its `spec`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct IngressClassConfig {
@@ -193,8 +179,6 @@ pub(super) struct IngressClassConfig {
     pub labels: BTreeMap<String, String>,
     #[serde(default, skip_serializing)]
     pub annotations: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<ReferencedObject>,
 }

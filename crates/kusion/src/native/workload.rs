@@ -81,8 +81,9 @@ impl Workload {
         pod_spec.insert("containers".to_owned(), Value::Array(containers));
         if !config.topology_spread_constraints.is_empty() {
             let constraints = config.topology_spread_constraints.values();
+            let constraints = constraints.map(|constraint| json!(constraint));
             let constraints =
-                constraints.map(|constraint| without_schemas(&Value::Object(constraint.clone())));
+                constraints.map(|constraint| with_entries(&constraint, &|key, _| key != "_type"));
             pod_spec.insert("topologySpreadConstraints".to_owned(), constraints.collect());
         }
         if !files.volumes.is_empty() {
@@ -122,16 +123,16 @@ impl Workload {
     }
 }
 
-/// Returns a value without the types of its schemas.
-fn without_schemas(value: &Value) -> Value {
+/// Copies a value with only these entries of its maps.
+pub(super) fn with_entries(value: &Value, keeps: &dyn Fn(&str, &Value) -> bool) -> Value {
     match value {
         Value::Object(map) => map
             .iter()
-            .filter(|(key, _)| *key != "_type")
-            .map(|(key, value)| (key.clone(), without_schemas(value)))
+            .filter(|(key, value)| keeps(key, value))
+            .map(|(key, value)| (key.clone(), with_entries(value, keeps)))
             .collect::<Map<_, _>>()
             .into(),
-        Value::Array(items) => items.iter().map(without_schemas).collect(),
+        Value::Array(items) => items.iter().map(|item| with_entries(item, keeps)).collect(),
         other => other.clone(),
     }
 }

@@ -10,7 +10,7 @@ use cel::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::request::AdmissionRequest;
+use super::{matching::MatchResources, policy::ParamKind, request::AdmissionRequest};
 use crate::{
     kubernetes_cel::{
         self,
@@ -62,13 +62,21 @@ pub(crate) struct AnnotationText {
     pub value_expression: String,
 }
 
-/// The expressions of a policy before they are compiled.
-#[derive(Default)]
-pub(crate) struct AdmissionText {
-    pub failure_policy: FailurePolicy,
-    pub match_conditions: Vec<NamedText>,
-    pub variables: Vec<NamedText>,
+/// The `spec` of a policy, before its expressions are compiled.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PolicySpec {
+    pub param_kind: Option<ParamKind>,
+    pub match_constraints: MatchResources,
+    #[serde(default)]
     pub validations: Vec<ValidationText>,
+    #[serde(default)]
+    pub failure_policy: FailurePolicy,
+    #[serde(default)]
+    pub match_conditions: Vec<NamedText>,
+    #[serde(default)]
+    pub variables: Vec<NamedText>,
+    #[serde(default)]
     pub audit_annotations: Vec<AnnotationText>,
 }
 
@@ -98,7 +106,7 @@ impl AdmissionCode {
     ///
     /// # Errors
     /// An expression that is not CEL, is too large, or calls an unsupported function.
-    pub(crate) fn compile(text: AdmissionText, env: &Env) -> Result<Self, String> {
+    pub(crate) fn compile(text: PolicySpec, env: &Env) -> Result<Self, String> {
         let compile = |source: &str| kubernetes_cel::compile(source, env);
         let named = |list: Vec<NamedText>| -> Result<Vec<_>, String> {
             let compiled = list.into_iter().map(|one| {
@@ -112,22 +120,13 @@ impl AdmissionCode {
             condition_mentions.add(&condition.expression);
         }
         let of_variables = variable_mentions(&text.variables);
-        // An expression reads what its variables read, so their words count as its own.
-        let with_variables = |mentions: &mut Mentions| {
-            for (name, read) in &of_variables {
-                if mentions.has_word(name) {
-                    mentions.add_all(read);
-                }
-            }
-        };
         let validations = text.validations.into_iter().map(|validation| {
             let mut conjuncts = conjuncts::compile(&validation.expression, env);
-            conjuncts
-                .iter_mut()
-                .for_each(|part| with_variables(&mut part.mentions));
+            let parts = conjuncts.iter_mut();
+            parts.for_each(|part| add_read(&mut part.mentions, &of_variables));
             let mut message_mentions = Mentions::default();
             message_mentions.add(validation.message_expression.as_deref().unwrap_or_default());
-            with_variables(&mut message_mentions);
+            add_read(&mut message_mentions, &of_variables);
             let message_expression = validation.message_expression.as_deref().map(compile);
             Ok(Validation {
                 expression: compile(&validation.expression)
@@ -162,14 +161,19 @@ fn variable_mentions(variables: &[NamedText]) -> Vec<(String, Mentions)> {
     for variable in variables {
         let mut mentions = Mentions::default();
         mentions.add(&variable.expression);
-        for (name, read) in &found {
-            if mentions.has_word(name) {
-                mentions.add_all(read);
-            }
-        }
+        add_read(&mut mentions, &found);
         found.push((variable.name.clone(), mentions));
     }
     found
+}
+
+/// Adds what the variables of an expression read: their words count as its own.
+fn add_read(mentions: &mut Mentions, variables: &[(String, Mentions)]) {
+    for (name, read) in variables {
+        if mentions.has_word(name) {
+            mentions.add_all(read);
+        }
+    }
 }
 
 /// The functions that expressions may call. Built once for each policy set.

@@ -21,7 +21,7 @@ pub(crate) enum Selected {
 /// The `matchConstraints` of a policy, or the `matchResources` of a binding.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct MatchResources {
+pub(crate) struct MatchResources {
     pub namespace_selector: Option<LabelSelector>,
     pub object_selector: Option<LabelSelector>,
     pub resource_rules: Vec<ResourceRule>,
@@ -30,14 +30,14 @@ pub(super) struct MatchResources {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(super) enum MatchPolicy {
+pub(crate) enum MatchPolicy {
     Exact,
     Equivalent,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct ResourceRule {
+pub(crate) struct ResourceRule {
     pub api_groups: Vec<String>,
     pub api_versions: Vec<String>,
     pub operations: Vec<String>,

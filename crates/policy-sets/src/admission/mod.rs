@@ -186,6 +186,7 @@ impl AdmissionPolicies {
         let (Some(kind), Some(reference)) = (&policy.param_kind, &binding.params) else {
             return Ok(vec![&Value::Null]);
         };
+        let wrong = |why: &str| Err(ParamError::Configuration(why.to_owned()));
         let is_kind =
             |object: &&Value| object["apiVersion"] == *kind.api_version && object["kind"] == *kind.kind;
         let mut objects: Vec<_> = self.objects.iter().filter(is_kind).collect();
@@ -196,29 +197,24 @@ impl AdmissionPolicies {
         let own = request.namespace.as_deref().filter(|_| !request.is_namespace());
         if namespaced {
             let Some(namespace) = reference.namespace.as_deref().or(own) else {
-                return Err(ParamError::Configuration(
-                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-                        .to_owned(),
-                ));
+                let why =
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+                return wrong(why);
             };
             objects.retain(|object| object["metadata"]["namespace"] == namespace);
         }
         match (&reference.name, &reference.selector) {
             (Some(name), None) => objects.retain(|object| object["metadata"]["name"] == name.as_str()),
             (None, Some(selector)) => objects.retain(|object| selector.selects(Some(object))),
-            _ => {
-                return Err(ParamError::Configuration(
-                    "one of name or selector must be provided".to_owned(),
-                ));
-            }
+            _ => return wrong("one of name or selector must be provided"),
         }
         // Errors of the configuration have the API server's own texts. Without an action, a missing parameter is
         // not certain: it may exist in the cluster.
         match (objects.is_empty(), reference.parameter_not_found_action) {
             (false, _) => Ok(objects),
-            (true, Some(NotFound::Deny)) => Err(ParamError::Configuration(
-                "no params found for policy binding with `Deny` parameterNotFoundAction".to_owned(),
-            )),
+            (true, Some(NotFound::Deny)) => {
+                wrong("no params found for policy binding with `Deny` parameterNotFoundAction")
+            }
             (true, Some(NotFound::Allow)) => Err(ParamError::Allowed(format!(
                 "passes because of `parameterNotFoundAction: Allow`: the parameters of the binding ({}) are not among the files of the set",
                 kind.kind

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    code::{AdmissionCode, AdmissionText, AnnotationText, FailurePolicy, NamedText, ValidationText},
+    code::{AdmissionCode, PolicySpec},
     matching::{LabelSelector, MatchResources},
     policy_objects::ClusterReads,
 };
@@ -14,27 +14,10 @@ use crate::{possible_reads::Mentions, rule::Severity};
 /// Names in an expression for values that only the API server has.
 const UNKNOWN_WORDS: [&str; 4] = ["authorizer", "userInfo", "options", "dryRun"];
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PolicySpec {
-    param_kind: Option<ParamKind>,
-    match_constraints: MatchResources,
-    #[serde(default)]
-    validations: Vec<ValidationText>,
-    #[serde(default)]
-    failure_policy: FailurePolicy,
-    #[serde(default)]
-    match_conditions: Vec<NamedText>,
-    #[serde(default)]
-    variables: Vec<NamedText>,
-    #[serde(default)]
-    audit_annotations: Vec<AnnotationText>,
-}
-
 /// The kind of a policy's parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ParamKind {
+pub(crate) struct ParamKind {
     pub api_version: String,
     pub kind: String,
 }
@@ -104,19 +87,12 @@ impl AdmissionPolicy {
     pub(super) fn load(name: &str, spec: &Value, env: &Env) -> Result<Self, String> {
         let mut mentions = Mentions::default();
         mentions.add_texts(spec);
-        let spec: PolicySpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
-        let text = AdmissionText {
-            failure_policy: spec.failure_policy,
-            match_conditions: spec.match_conditions,
-            variables: spec.variables,
-            validations: spec.validations,
-            audit_annotations: spec.audit_annotations,
-        };
+        let mut spec: PolicySpec = serde_json::from_value(spec.clone()).map_err(|error| error.to_string())?;
         Ok(Self {
             name: name.to_owned(),
-            constraints: spec.match_constraints,
-            param_kind: spec.param_kind,
-            code: AdmissionCode::compile(text, env)?,
+            constraints: std::mem::take(&mut spec.match_constraints),
+            param_kind: spec.param_kind.take(),
+            code: AdmissionCode::compile(spec, env)?,
             reads: ClusterReads::of(&mentions, &UNKNOWN_WORDS),
             mentions,
             bindings: Vec::new(),

@@ -210,12 +210,10 @@ impl GatekeeperRules {
                     }
                     Applicability::Decided => {
                         let violations = match &template.code {
-                            TemplateCode::Cel(code) => template::cel_violations(
-                                code,
-                                &variables,
-                                &constraint.object,
-                                constraint.severity,
-                            ),
+                            TemplateCode::Cel(code) => {
+                                let said = variables.judge(code, &constraint.object, constraint.severity);
+                                said.into_iter().map(Ok).collect()
+                            }
                             TemplateCode::Rego { engine, rule } => {
                                 let engine = engines.entry(&constraint.kind).or_insert_with(|| engine.lend());
                                 template::rego_violations(
@@ -227,8 +225,8 @@ impl GatekeeperRules {
                                 )
                             }
                         };
-                        outcomes.extend(violations.into_iter().map(|(severity, text)| match text {
-                            Ok(text) => found(severity, &text),
+                        outcomes.extend(violations.into_iter().map(|violation| match violation {
+                            Ok((severity, text)) => found(severity, &text),
                             Err(why) => RuleOutcome::Found(RuleFinding {
                                 resource: Some(request.resource.id.to_string()),
                                 ..RuleFinding::error(&rule(), &why)

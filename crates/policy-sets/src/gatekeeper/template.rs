@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     admission::{
-        code::{AdmissionCode, AdmissionText, FailurePolicy, NamedText, RequestVariables, ValidationText},
+        code::{AdmissionCode, FailurePolicy, NamedText, PolicySpec, ValidationText},
         request::Operation,
     },
     possible_reads::Mentions,
     rego::{
         engine::{LentEngine, PreparedEngine, RuleEngine, without_comments},
-        functions::items,
+        functions::{items, text_field},
     },
     rule::{MOST_FINDINGS, Severity},
 };
@@ -167,11 +167,8 @@ impl Template {
             given => given.clone(),
         };
         add_defaults(&self.schema, &mut parameters);
-        match self
-            .closed
-            .then(|| unknown_field(&self.schema, &parameters, "parameters"))
-            .flatten()
-        {
+        let closed = self.closed.then_some(&self.schema);
+        match closed.and_then(|schema| unknown_field(schema, &parameters, "parameters")) {
             Some(path) => Err(format!("the schema of the template has no `{path}`")),
             None => Ok(parameters),
         }
@@ -242,18 +239,18 @@ fn compile_cel(source: CelSource, env: &Env) -> Result<AdmissionCode, String> {
         ),
     ];
     variables.extend(source.variables);
-    let text = AdmissionText {
+    let spec = PolicySpec {
         failure_policy: source.failure_policy,
         match_conditions: source.match_condition,
         variables,
         validations: source.validations,
-        audit_annotations: Vec::new(),
+        ..PolicySpec::default()
     };
-    AdmissionCode::compile(text, env)
+    AdmissionCode::compile(spec, env)
 }
 
 /// The violations that a template found: each has a message, or the reason why the template could not be evaluated.
-pub(super) type Violations = Vec<(Severity, Result<String, String>)>;
+pub(super) type Violations = Vec<Result<(Severity, String), String>>;
 
 /// Evaluates a template in Rego on an input.
 pub(super) fn rego_violations(
@@ -271,39 +268,23 @@ pub(super) fn rego_violations(
     let value = match engine.evaluate(rule) {
         Ok(RegoValue::Undefined) => return Vec::new(),
         Ok(value) => value,
-        Err(why) => return vec![(Severity::Deny, Err(why))],
+        Err(why) => return vec![Err(why)],
     };
     let Some(entries) = items(&value) else {
-        return vec![(Severity::Deny, Err("`violation` is not a set".to_owned()))];
+        return vec![Err("`violation` is not a set".to_owned())];
     };
     let mut found = Vec::new();
     for (count, entry) in entries.enumerate() {
         if count == MOST_FINDINGS {
-            let why = format!("it has more than {MOST_FINDINGS} findings for one input");
-            found.push((Severity::Deny, Err(why)));
+            found.push(Err(format!(
+                "it has more than {MOST_FINDINGS} findings for one input"
+            )));
             break;
         }
-        let message = match entry {
-            RegoValue::Object(_) => entry["msg"].as_string().ok().map(|text| text.to_string()),
-            _ => None,
-        };
-        found.push(match message {
-            Some(message) => (severity, Ok(message)),
-            None => (Severity::Deny, Err("a violation has no text `msg`".to_owned())),
-        });
+        let message = text_field(entry, "msg").map(|message| (severity, message));
+        found.push(message.ok_or_else(|| "a violation has no text `msg`".to_owned()));
     }
     found
-}
-
-/// Evaluates a template in CEL on a request. The constraint itself is the parameter.
-pub(super) fn cel_violations(
-    code: &AdmissionCode,
-    variables: &RequestVariables<'_>,
-    constraint: &Value,
-    severity: Severity,
-) -> Violations {
-    let found = variables.judge(code, constraint, severity).into_iter();
-    found.map(|(severity, text)| (severity, Ok(text))).collect()
 }
 
 /// Adds missing fields that have a default in the schema, as an API server does for a custom resource.

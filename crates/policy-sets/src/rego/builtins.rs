@@ -12,7 +12,7 @@ use regorus::{Engine, Value as RegoValue};
 use serde_json::{Value, json};
 
 use super::{
-    differences::{RegoDifference, RegoDifference::NoValue, extend},
+    differences::{RegoDifference, RegoResult, extend},
     functions::items,
     json_patch,
     value::{from_json, rego_value},
@@ -20,30 +20,26 @@ use super::{
 
 type Hash = fn(&[u8]) -> String;
 /// A hash function with a key (HMAC).
-type KeyedHash = fn(&'static str, &str, &str) -> Result<Vec<u8>, RegoDifference>;
+type KeyedHash = fn(&str, &str) -> Result<Vec<u8>, RegoDifference>;
 
 /// Adds the functions to an engine.
 pub(super) fn add(engine: &mut Engine) {
     extend(engine, "json.patch", 2, |arguments| {
-        let name = "json.patch";
-        let (mut document, patches) = (as_json(name, arguments, 0)?, as_json(name, arguments, 1)?);
-        let patches = patches.as_array().ok_or("the patches are a list");
-        for patch in patches.map_err(|why| NoValue(name, why.to_owned()))? {
-            json_patch::apply(&mut document, patch).map_err(|why| NoValue(name, why))?;
+        let (mut document, patches) = (as_json(arguments, 0)?, as_json(arguments, 1)?);
+        for patch in patches.as_array().ok_or("the patches are a list")? {
+            json_patch::apply(&mut document, patch)?;
         }
         Ok(rego_value(&document))
     });
-    extend(engine, "json.unmarshal", 1, |arguments| {
-        json_of("json.unmarshal", arguments)
-    });
+    extend(engine, "json.unmarshal", 1, json_of);
     extend(engine, "json.is_valid", 1, |arguments| {
-        Ok(RegoValue::from(json_of("json.is_valid", arguments).is_ok()))
+        Ok(RegoValue::from(json_of(arguments).is_ok()))
     });
     extend(engine, "yaml.unmarshal", 1, |arguments| {
-        yaml_of("yaml.unmarshal", arguments).map(|value| rego_value(&value))
+        yaml_of(arguments).map(|value| rego_value(&value))
     });
     extend(engine, "yaml.is_valid", 1, |arguments| {
-        yaml_of("yaml.is_valid", arguments).map(|_| RegoValue::from(true))
+        yaml_of(arguments).map(|_| RegoValue::from(true))
     });
     let hashes: [(&'static str, Hash); 3] = [
         ("crypto.md5", |of| hex::encode(md5::Md5::digest(of))),
@@ -52,7 +48,7 @@ pub(super) fn add(engine: &mut Engine) {
     ];
     for (name, hash) in hashes {
         extend(engine, name, 1, move |arguments| {
-            Ok(RegoValue::from(hash(text(name, arguments, 0)?.as_bytes())))
+            Ok(RegoValue::from(hash(text(arguments, 0)?.as_bytes())))
         });
     }
     let with_key: [(&'static str, KeyedHash); 4] = [
@@ -63,23 +59,19 @@ pub(super) fn add(engine: &mut Engine) {
     ];
     for (name, hash) in with_key {
         extend(engine, name, 2, move |arguments| {
-            let hash = hash(name, text(name, arguments, 1)?, text(name, arguments, 0)?)?;
+            let hash = hash(text(arguments, 1)?, text(arguments, 0)?)?;
             Ok(RegoValue::from(hex::encode(hash)))
         });
     }
     extend(engine, "crypto.hmac.equal", 2, |arguments| {
-        let name = "crypto.hmac.equal";
-        Ok(RegoValue::from(
-            text(name, arguments, 0)? == text(name, arguments, 1)?,
-        ))
+        Ok(RegoValue::from(text(arguments, 0)? == text(arguments, 1)?))
     });
     extend(engine, "net.cidr_merge", 1, |arguments| {
-        let name = "net.cidr_merge";
         let networks = arguments.first().and_then(items);
-        let networks = networks.ok_or_else(|| NoValue(name, "it needs a list or a set".to_owned()))?;
+        let networks = networks.ok_or("it needs a list or a set")?;
         let networks = networks.map(|item| {
             let network = item.as_string().ok().and_then(|text| network(text));
-            network.ok_or_else(|| NoValue(name, format!("{item} is not a network")))
+            network.ok_or_else(|| format!("{item} is not a network"))
         });
         let networks: Vec<_> = networks.collect::<Result<_, _>>()?;
         let merged = IpNet::aggregate(&networks).into_iter();
@@ -87,8 +79,7 @@ pub(super) fn add(engine: &mut Engine) {
         Ok(RegoValue::from(merged))
     });
     extend(engine, "io.jwt.decode", 1, |arguments| {
-        let name = "io.jwt.decode";
-        let token = SignedToken::read(name, text(name, arguments, 0)?)?;
+        let token = SignedToken::read(text(arguments, 0)?)?;
         Ok(rego_value(&json!([
             token.header,
             token.payload,
@@ -102,36 +93,30 @@ pub(super) fn add(engine: &mut Engine) {
     ];
     for (name, hash) in signed {
         extend(engine, name, 2, move |arguments| {
-            let token = SignedToken::read(name, text(name, arguments, 0)?)?;
-            let hash = hash(name, text(name, arguments, 1)?, token.signed)?;
+            let token = SignedToken::read(text(arguments, 0)?)?;
+            let hash = hash(text(arguments, 1)?, token.signed)?;
             Ok(RegoValue::from(hash == token.signature))
         });
     }
 }
 
-fn json_of(name: &'static str, arguments: &[RegoValue]) -> Result<RegoValue, RegoDifference> {
-    let read = from_json(text(name, arguments, 0)?);
-    read.map_err(|error| NoValue(name, error.to_string()))
+fn json_of(arguments: &[RegoValue]) -> RegoResult {
+    Ok(from_json(text(arguments, 0)?).map_err(|error| error.to_string())?)
 }
 
-fn text<'a>(name: &'static str, arguments: &'a [RegoValue], at: usize) -> Result<&'a str, RegoDifference> {
+fn text(arguments: &[RegoValue], at: usize) -> Result<&str, RegoDifference> {
     match arguments.get(at) {
         Some(RegoValue::String(text)) => Ok(text),
-        _ => Err(NoValue(name, "it needs a string".to_owned())),
+        _ => Err("it needs a string".into()),
     }
 }
 
 /// Converts an argument to JSON. Fails if JSON cannot hold it exactly: a set, or a number that would be rounded.
-fn as_json(name: &'static str, arguments: &[RegoValue], at: usize) -> Result<Value, RegoDifference> {
+fn as_json(arguments: &[RegoValue], at: usize) -> Result<Value, RegoDifference> {
     let value = arguments.get(at).unwrap_or(&RegoValue::Undefined);
     let json = serde_json::to_value(value).ok();
     let json = json.filter(|json| rego_value(json) == *value);
-    json.ok_or_else(|| {
-        NoValue(
-            name,
-            "its argument must be JSON: no sets, and no numbers that would be rounded".to_owned(),
-        )
-    })
+    Ok(json.ok_or("its argument must be JSON: no sets, and no numbers that would be rounded")?)
 }
 
 /// Matches the plain YAML words that are booleans here and for `kubectl`, but strings for OPA.
@@ -140,25 +125,19 @@ static BOOLEANS: LazyLock<Option<Regex>> =
 
 /// Parses a YAML text. A text that is invalid here may be valid in OPA, which lets a later key win over an earlier
 /// one and reads only the first document.
-fn yaml_of(name: &'static str, arguments: &[RegoValue]) -> Result<Value, RegoDifference> {
-    let text = text(name, arguments, 0)?;
+fn yaml_of(arguments: &[RegoValue]) -> Result<Value, RegoDifference> {
+    let text = text(arguments, 0)?;
     if BOOLEANS.as_ref().is_none_or(|words| words.is_match(text)) {
         let why = "one of the words yes, no, on, off, y and n is a boolean or a text: put it in quotes";
-        return Err(NoValue(name, why.to_owned()));
+        return Err(why.into());
     }
     // Go's parser rejects half of a surrogate pair.
     if ["\\x", "\\u", "\\U"].iter().any(|escape| text.contains(escape)) {
-        return Err(NoValue(
-            name,
-            "it has an escape by code point (`\\x41`): write the character itself".to_owned(),
-        ));
+        return Err("it has an escape by code point (`\\x41`): write the character itself".into());
     }
-    let read = konverge_base::yaml::documents(text);
-    let documents = read.map_err(|error| NoValue(name, error.to_string()))?;
-    match <[Value; 1]>::try_from(documents) {
-        Ok([document]) => Ok(document),
-        Err(_) => Err(NoValue(name, "it needs one document".to_owned())),
-    }
+    let documents = konverge_base::yaml::documents(text).map_err(|error| error.to_string())?;
+    let [document] = <[Value; 1]>::try_from(documents).map_err(|_| "it needs one document")?;
+    Ok(document)
 }
 
 /// Parses a network. OPA gives an address without a prefix length that of its historic class.
@@ -168,9 +147,9 @@ fn network(text: &str) -> Option<IpNet> {
     (!is_mapped).then(|| network.trunc())
 }
 
-fn keyed<M: Mac + KeyInit>(name: &'static str, key: &str, of: &str) -> Result<Vec<u8>, RegoDifference> {
+fn keyed<M: Mac + KeyInit>(key: &str, of: &str) -> Result<Vec<u8>, RegoDifference> {
     let mac = <M as KeyInit>::new_from_slice(key.as_bytes());
-    let mut mac = mac.map_err(|error| NoValue(name, error.to_string()))?;
+    let mut mac = mac.map_err(|error| error.to_string())?;
     mac.update(of.as_bytes());
     Ok(mac.finalize().into_bytes().to_vec())
 }
@@ -185,7 +164,7 @@ struct SignedToken<'t> {
 }
 
 impl<'t> SignedToken<'t> {
-    fn read(name: &'static str, text: &'t str) -> Result<Self, RegoDifference> {
+    fn read(text: &'t str) -> Result<Self, &'static str> {
         let read = || {
             let (signed, signature) = text.rsplit_once('.')?;
             let (header, payload) = signed.split_once('.')?;
@@ -205,7 +184,7 @@ impl<'t> SignedToken<'t> {
                 signed,
             })
         };
-        read().ok_or_else(|| NoValue(name, "it needs a signed JWT of two JSON objects".to_owned()))
+        read().ok_or("it needs a signed JWT of two JSON objects")
     }
 }
 
@@ -267,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_token_is_verified_by_its_own_key_alone() {
-        let hash = keyed::<Hmac<sha2::Sha256>>("n", "key", TOKEN).unwrap();
+        let hash = keyed::<Hmac<sha2::Sha256>>("key", TOKEN).unwrap();
         let signed = format!("{TOKEN}.{}", URL_SAFE_NO_PAD.encode(hash));
         let verify = |token: &str, key: &str| answer(&format!("io.jwt.verify_hs256(\"{token}\", \"{key}\")"));
         assert_eq!(verify(&signed, "key").unwrap(), "true");

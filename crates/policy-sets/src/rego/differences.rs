@@ -9,29 +9,45 @@ use konverge_config::RegoVersion;
 
 pub(super) type RegoResult = Result<RegoValue, RegoDifference>;
 
-/// Reasons why a function fails in place of returning a value.
-#[derive(Debug, thiserror::Error)]
+/// Reasons why a function fails in place of returning a value. [`extend`] adds the name of the function.
+#[derive(Debug)]
 pub(super) enum RegoDifference {
-    #[error("{0}: {1}")]
-    NoValue(&'static str, String),
-    #[error("{name}: '{pattern}': {why}")]
-    Regex {
-        name: &'static str,
-        pattern: String,
-        why: String,
-    },
-    #[error("{0}: its arguments must be strings and integers")]
-    Arguments(&'static str),
-    #[error("{0} differs from OPA, so it is refused: {1}")]
-    Differs(&'static str, &'static str),
-    #[error("operands and arguments must be numbers (`%`: integers; `-`: numbers or sets)")]
+    NoValue(String),
+    Differs(&'static str),
     Numbers,
-    #[error("division by zero")]
     ByZero,
-    #[error(
-        "OPA computes with more digits than this engine, which may change the result: compute with whole numbers, such as thousandths"
-    )]
     TooManyDigits,
+}
+
+/// The error of a function.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct FailedCall(String);
+
+impl RegoDifference {
+    fn of_call(self, name: &str) -> FailedCall {
+        FailedCall(match self {
+            Self::NoValue(why) => format!("{name}: {why}"),
+            Self::Differs(why) => format!("{name} differs from OPA, so it is refused: {why}"),
+            Self::Numbers => {
+                "operands and arguments must be numbers (`%`: integers; `-`: numbers or sets)".to_owned()
+            }
+            Self::ByZero => "division by zero".to_owned(),
+            Self::TooManyDigits => "OPA computes with more digits than this engine, which may change the result: compute with whole numbers, such as thousandths".to_owned(),
+        })
+    }
+}
+
+impl From<String> for RegoDifference {
+    fn from(why: String) -> Self {
+        Self::NoValue(why)
+    }
+}
+
+impl From<&str> for RegoDifference {
+    fn from(why: &str) -> Self {
+        Self::NoValue(why.to_owned())
+    }
 }
 
 /// Replaces the functions of an engine. Version 0 of Rego also has `re_match`.
@@ -41,51 +57,45 @@ pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
     for name in ["regex.match"].into_iter().chain(old) {
         let known = regexes.clone();
         extend(engine, name, 2, move |arguments| {
-            let [pattern, value] = texts(name, arguments)?;
-            Ok(RegoValue::from(get(&known, name, pattern)?.is_match(value)))
+            let [pattern, value] = texts(arguments)?;
+            Ok(RegoValue::from(get(&known, pattern)?.is_match(value)))
         });
     }
     extend(engine, "regex.is_valid", 1, |arguments| {
-        let name = "regex.is_valid";
-        let Ok([pattern]) = texts(name, arguments) else {
+        let Ok([pattern]) = texts(arguments) else {
             return Ok(RegoValue::from(false));
         };
         let is_valid = go_regex::is_valid(pattern);
         is_valid
             .map(RegoValue::from)
-            .map_err(|why| problem(name, pattern, &why))
+            .map_err(|why| problem(pattern, &why))
     });
     let known = regexes.clone();
     extend(engine, "regex.split", 2, move |arguments| {
-        let [pattern, value] = texts("regex.split", arguments)?;
-        let parts = get(&known, "regex.split", pattern)?;
-        let parts = parts.split(value).map(RegoValue::from);
+        let [pattern, value] = texts(arguments)?;
+        let pattern = get(&known, pattern)?;
+        let parts = pattern.split(value).map(RegoValue::from);
         Ok(RegoValue::from(parts.collect::<Vec<_>>()))
     });
     let known = regexes.clone();
     extend(engine, "regex.replace", 3, move |arguments| {
-        let [value, pattern, with] = texts("regex.replace", arguments)?;
-        let pattern = get(&known, "regex.replace", pattern)?;
+        let [value, pattern, with] = texts(arguments)?;
+        let pattern = get(&known, pattern)?;
         Ok(RegoValue::from(pattern.replace_all(value, with).into_owned()))
     });
     let known = regexes.clone();
     extend(engine, "regex.find_n", 3, move |arguments| {
-        let name = "regex.find_n";
-        let [pattern, value] = texts(name, arguments.get(..2).unwrap_or_default())?;
-        let most = most(name, arguments)?;
-        let pattern = get(&known, name, pattern)?;
+        let [pattern, value] = texts(arguments.get(..2).unwrap_or_default())?;
+        let most = most(arguments)?;
+        let pattern = get(&known, pattern)?;
         let found = pattern.find_iter(value).take(most);
-        Ok(RegoValue::from(
-            found
-                .map(|found| RegoValue::from(found.as_str()))
-                .collect::<Vec<_>>(),
-        ))
+        let found = found.map(|found| RegoValue::from(found.as_str()));
+        Ok(RegoValue::from(found.collect::<Vec<_>>()))
     });
     extend(engine, "regex.find_all_string_submatch_n", 3, move |arguments| {
-        let name = "regex.find_all_string_submatch_n";
-        let [pattern, value] = texts(name, arguments.get(..2).unwrap_or_default())?;
-        let most = most(name, arguments)?;
-        let pattern = get(&regexes, name, pattern)?;
+        let [pattern, value] = texts(arguments.get(..2).unwrap_or_default())?;
+        let most = most(arguments)?;
+        let pattern = get(&regexes, pattern)?;
         let found = pattern.captures_iter(value).take(most).map(|found| {
             let groups = found.iter().map(|group| group.map_or("", |group| group.as_str()));
             RegoValue::from(groups.map(RegoValue::from).collect::<Vec<_>>())
@@ -93,20 +103,17 @@ pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
         Ok(RegoValue::from(found.collect::<Vec<_>>()))
     });
     extend(engine, "regex.template_match", 4, |_| {
-        Err(RegoDifference::Differs(
-            "regex.template_match",
-            "use `regex.match` with a regular expression instead",
-        ))
+        let why = "use `regex.match` with a regular expression instead";
+        Err(RegoDifference::Differs(why))
     });
     extend(engine, "upper", 1, |arguments| {
-        cased("upper", arguments, |c| c.to_uppercase())
+        cased(arguments, |c| c.to_uppercase())
     });
     extend(engine, "lower", 1, |arguments| {
-        cased("lower", arguments, |c| c.to_lowercase())
+        cased(arguments, |c| c.to_lowercase())
     });
     extend(engine, "semver.is_valid", 1, |arguments| {
-        let name = "semver.is_valid";
-        let Ok([text]) = texts(name, arguments) else {
+        let Ok([text]) = texts(arguments) else {
             return Ok(RegoValue::from(false));
         };
         Ok(RegoValue::from(is_version(text)))
@@ -116,68 +123,53 @@ pub(super) fn add(engine: &mut Engine, version: RegoVersion) {
 /// Adds a function to an engine.
 pub(super) fn extend(
     engine: &mut Engine,
-    name: &str,
+    name: &'static str,
     arity: u8,
     function: impl Fn(&[RegoValue]) -> RegoResult + Clone + Send + Sync + 'static,
 ) {
-    let call = move |arguments: Vec<RegoValue>| Ok(function(&arguments)?);
+    let call = move |arguments: Vec<RegoValue>| Ok(function(&arguments).map_err(|why| why.of_call(name))?);
     // Only a second extension of the same name could fail.
     let _ = engine.add_extension(name.to_owned(), arity, Box::new(call));
 }
 
-fn texts<'a, const N: usize>(
-    name: &'static str,
-    arguments: &'a [RegoValue],
-) -> Result<[&'a str; N], RegoDifference> {
+const ARGUMENTS: &str = "its arguments must be strings and integers";
+
+fn texts<const N: usize>(arguments: &[RegoValue]) -> Result<[&str; N], RegoDifference> {
     let texts = arguments.iter().map(|argument| match argument {
-        RegoValue::String(text) => Ok(text.as_ref()),
-        _ => Err(RegoDifference::Arguments(name)),
+        RegoValue::String(text) => Some(text.as_ref()),
+        _ => None,
     });
-    let texts: Vec<_> = texts.collect::<Result<_, _>>()?;
-    texts.try_into().map_err(|_| RegoDifference::Arguments(name))
+    let texts: Option<Vec<_>> = texts.collect();
+    let texts = texts.and_then(|texts| texts.try_into().ok());
+    Ok(texts.ok_or(ARGUMENTS)?)
 }
 
 /// Returns the maximum number of matches from the third argument; negative means all.
-fn most(name: &'static str, arguments: &[RegoValue]) -> Result<usize, RegoDifference> {
+fn most(arguments: &[RegoValue]) -> Result<usize, RegoDifference> {
     let number = arguments.get(2).and_then(|number| number.as_i64().ok());
-    let number = number.ok_or(RegoDifference::Arguments(name))?;
-    Ok(usize::try_from(number).unwrap_or(usize::MAX))
+    Ok(usize::try_from(number.ok_or(ARGUMENTS)?).unwrap_or(usize::MAX))
 }
 
-fn get(
-    known: &GoRegexes,
-    name: &'static str,
-    pattern: &str,
-) -> Result<std::sync::Arc<regex::Regex>, RegoDifference> {
-    known.get(pattern).map_err(|why| problem(name, pattern, &why))
+fn get(known: &GoRegexes, pattern: &str) -> Result<std::sync::Arc<regex::Regex>, RegoDifference> {
+    known.get(pattern).map_err(|why| problem(pattern, &why))
 }
 
-fn problem(name: &'static str, pattern: &str, why: &go_regex::RegexProblem) -> RegoDifference {
-    RegoDifference::Regex {
-        name,
-        pattern: pattern.escape_debug().to_string(),
-        why: why.to_string(),
-    }
+fn problem(pattern: &str, why: &go_regex::RegexProblem) -> RegoDifference {
+    format!("'{}': {why}", pattern.escape_debug()).into()
 }
 
 /// Changes the case of a text. Go maps each character to exactly one, so a character that becomes several here is
 /// refused.
-fn cased<I: Iterator<Item = char>>(
-    name: &'static str,
-    arguments: &[RegoValue],
-    case: impl Fn(char) -> I,
-) -> RegoResult {
-    let [text] = texts(name, arguments)?;
+fn cased<I: Iterator<Item = char>>(arguments: &[RegoValue], case: impl Fn(char) -> I) -> RegoResult {
+    let [text] = texts(arguments)?;
     let mut mapped = String::with_capacity(text.len());
     for c in text.chars() {
         let mut one = case(c);
         match (one.next(), one.next()) {
             (Some(one), None) => mapped.push(one),
             _ => {
-                return Err(RegoDifference::Differs(
-                    name,
-                    "a letter of the text has several in the other case",
-                ));
+                let why = "a letter of the text has several in the other case";
+                return Err(RegoDifference::Differs(why));
             }
         }
     }

@@ -17,6 +17,12 @@ pub(crate) fn items(value: &RegoValue) -> Option<Box<dyn Iterator<Item = &RegoVa
     }
 }
 
+/// Returns a text of an object.
+pub(crate) fn text_field(value: &RegoValue, name: &str) -> Option<String> {
+    let field = value.as_object().ok()?.get(&RegoValue::from(name))?;
+    Some(field.as_string().ok()?.to_string())
+}
+
 /// Adds missing functions.
 pub(super) fn add(engine: &mut Engine) {
     let random = |_: Vec<RegoValue>| Err(Random.into());

@@ -81,21 +81,21 @@ pub(crate) fn terraform_plan(document: &StackDocument, without: &[&DocumentResou
         .iter()
         .map(|resource| resource_change(resource))
         .collect();
-    let values = resources.iter().filter_map(|resource| {
-        let mut value = named(resource);
-        value.insert("values".to_owned(), resource.after.clone()?);
-        Some(Value::Object(value))
-    });
-    let prior = resources.iter().filter_map(|resource| {
-        let mut value = named(resource);
-        value.insert("values".to_owned(), resource.before.clone()?);
-        Some(Value::Object(value))
-    });
+    let with = |side: fn(&DocumentResource) -> Option<&Value>| -> Vec<_> {
+        let values = resources.iter().filter_map(|resource| {
+            let mut value = named(resource);
+            value.insert("values".to_owned(), side(resource)?.clone());
+            Some(Value::Object(value))
+        });
+        values.collect()
+    };
+    let values = with(|resource| resource.after.as_ref());
+    let prior = with(|resource| resource.before.as_ref());
     json!({
         "format_version": "1.2",
         "resource_changes": changes,
-        "planned_values": {"root_module": {"resources": values.collect::<Vec<_>>()}},
-        "prior_state": {"format_version": "1.0", "values": {"root_module": {"resources": prior.collect::<Vec<_>>()}}},
+        "planned_values": {"root_module": {"resources": values}},
+        "prior_state": {"format_version": "1.0", "values": {"root_module": {"resources": prior}}},
         // Konverge writes all values into the generated module, so there are neither variables nor outputs.
         "variables": {},
         "output_changes": {},
@@ -182,21 +182,18 @@ fn resource_change(resource: &DocumentResource) -> Value {
         Action::Unchanged => json!(["no-op"]),
         Action::Update | Action::Adopt | Action::Unknown => json!(["update"]),
     };
-    let mut unknown = Value::Object(Map::new());
-    for path in &resource.unknown {
-        mark(&mut unknown, path);
-    }
-    let mut sensitive = Value::Object(Map::new());
-    for path in &resource.secret {
-        mark(&mut sensitive, path);
-    }
+    let marked = |paths: &[FieldPath]| {
+        let mut marks = json!({});
+        paths.iter().for_each(|path| mark(&mut marks, path));
+        marks
+    };
     let mut value = named(resource);
     let change = json!({
         "actions": actions,
         "before": resource.before,
         "after": resource.after,
-        "after_unknown": unknown,
-        "after_sensitive": sensitive,
+        "after_unknown": marked(&resource.unknown),
+        "after_sensitive": marked(&resource.secret),
     });
     value.insert("change".to_owned(), change);
     Value::Object(value)

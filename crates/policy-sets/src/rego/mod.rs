@@ -26,7 +26,7 @@ use serde_json::json;
 use self::{
     definitions::{Definitions, head_name},
     engine::{LentEngine, PreparedEngine, RuleEngine, too_slow, without_comments},
-    functions::items,
+    functions::{items, text_field},
     value::rego_value,
 };
 use crate::{
@@ -85,7 +85,11 @@ impl RegoRules {
         engine.add_data(data)?;
         let names = rule_names(&mut engine);
         let mut found: BTreeMap<String, RegoRule> = BTreeMap::new();
+        let mut exceptions = BTreeSet::new();
         for (package, names) in loaded.iter().zip(names) {
+            if names.contains("exception") {
+                exceptions.insert(package.as_str());
+            }
             let short = package.strip_prefix("data.").unwrap_or(package);
             if !packages.is_empty() && !packages.iter().any(|glob| glob.is_match(short)) {
                 continue;
@@ -100,7 +104,6 @@ impl RegoRules {
             return Err("it has no rule `deny`, `violation` or `warn`".to_owned());
         }
         let mut rules: Vec<_> = found.into_values().collect();
-        let exceptions = exception_rules(&loaded, rule_names(&mut engine));
         for rule in &mut rules {
             let package = rule.path.rsplit_once('.').map_or("", |(package, _)| package);
             rule.exception = exceptions
@@ -165,21 +168,16 @@ pub(super) fn failed_tests(
     if !files.iter().any(|file| file.path.ends_with(TESTS)) {
         return Vec::new();
     }
-    let failed = |file: &str, name: &str, why: String| FailedTest {
-        file: file.to_owned(),
-        name: name.to_owned(),
-        why,
-    };
     let mut engine = RuleEngine::new(version, &sources(files));
     let mut loaded = Vec::new();
     for file in files {
         match engine.add_file(&file.path, &file.text) {
             Ok(package) => loaded.push(package),
-            Err(why) => return vec![failed(&file.path, "parse", why)],
+            Err(why) => return vec![FailedTest::new(&file.path, "parse", why)],
         }
     }
     if let Err(why) = engine.add_data(data) {
-        return vec![failed(&files[0].path, "data", why)];
+        return vec![FailedTest::new(&files[0].path, "data", why)];
     }
     let mut found = Vec::new();
     let names = rule_names(&mut engine);
@@ -191,7 +189,7 @@ pub(super) fn failed_tests(
                 Ok(_) => "it is not true".to_owned(),
                 Err(why) => why,
             };
-            found.push(failed(&file.path, name, why));
+            found.push(FailedTest::new(&file.path, name, why));
         }
     }
     found
@@ -352,13 +350,6 @@ fn rule_name(rule: &Rule) -> Option<String> {
     head_name(rule).filter(|_| !is_function).map(|(name, ..)| name)
 }
 
-/// Returns the packages that have an `exception` rule.
-fn exception_rules(packages: &[String], names: Vec<BTreeSet<String>>) -> BTreeSet<String> {
-    let of_files = packages.iter().zip(names);
-    let with = of_files.filter(|(_, names)| names.contains("exception"));
-    with.map(|(package, _)| package.clone()).collect()
-}
-
 /// Returns the suffixes whose rules are skipped for this input.
 fn excepted(engine: &mut LentEngine<'_>, path: &str) -> Result<BTreeSet<String>, String> {
     let value = engine.evaluate(path)?;
@@ -394,27 +385,20 @@ fn read_findings(rule: &RegoRule, value: &RegoValue, findings: &mut Vec<RuleFind
 }
 
 fn read_finding(rule: &RegoRule, entry: &RegoValue) -> RuleFinding {
-    let text = |value: &RegoValue| value.as_string().ok().map(|text| text.to_string());
-    let field = |name: &str| text(&entry[name]);
     let message = match entry {
         RegoValue::String(message) => Some(message.to_string()),
-        RegoValue::Object(_) => field("msg"),
-        _ => None,
+        entry => text_field(entry, "msg"),
     };
     let Some(message) = message else {
         let why = "a finding is neither a text nor an object with the text `msg`";
         return RuleFinding::error(&rule.name, why);
     };
-    let of_object = |name| match entry {
-        RegoValue::Object(_) => field(name),
-        _ => None,
-    };
     RuleFinding {
         rule: rule.name.clone(),
         severity: rule.severity,
         message: bound(&message),
-        resource: of_object("resource"),
-        path: of_object("path"),
+        resource: text_field(entry, "resource"),
+        path: text_field(entry, "path"),
         details: details(entry),
     }
 }

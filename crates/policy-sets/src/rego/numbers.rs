@@ -90,10 +90,8 @@ impl InexactNumbers {
             if is_exact && items.all(|item| whole(item).is_some()) {
                 Ok(product)
             } else {
-                Err(RegoDifference::Differs(
-                    "product",
-                    "OPA computes `product` with fewer digits than `*`",
-                ))
+                let why = "OPA computes `product` with fewer digits than `*`";
+                Err(RegoDifference::Differs(why))
             }
         });
         self.add_rounding(engine, "floor", f64::floor);
@@ -116,10 +114,8 @@ impl InexactNumbers {
             let number = arguments.first().ok_or(RegoDifference::Numbers)?;
             let near = float(number)?;
             if name != "round" && near > -1.0 && near < 0.0 {
-                return Err(RegoDifference::Differs(
-                    name,
-                    "OPA takes a number between -1 and 0 for a positive one",
-                ));
+                let why = "OPA takes a number between -1 and 0 for a positive one";
+                return Err(RegoDifference::Differs(why));
             }
             own.round(number, rounded)
         });

@@ -1,17 +1,14 @@
 //! Converts values of the plan document for the Rego engine without an intermediate copy. A value that occurs
 //! several times in an input is converted once.
 //!
-//! The engine's own conversion interprets a map whose first key is `$serde_json::private::Number` as a number, and
-//! so does `serde_json` if a dependency enables `arbitrary_precision`. The author of such a key could hide other
-//! keys from the rules.
+//! The engine's own conversion interprets a map whose first key is `$serde_json::private::Number` as a number. The
+//! author of such a key could hide other keys from the rules. `serde_json` would do so, too, if a dependency enabled
+//! `arbitrary_precision`, which a test below refuses.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use regorus::Value as RegoValue;
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{MapAccess, SeqAccess, Visitor},
-};
+use serde::Serialize;
 use serde_json::Value;
 
 /// Converts a JSON value.
@@ -39,66 +36,7 @@ pub(crate) fn rego_value(value: &Value) -> RegoValue {
 /// # Errors
 /// A text that is not JSON.
 pub(super) fn from_json(text: &str) -> Result<RegoValue, serde_json::Error> {
-    serde_json::from_str(text).map(|PlainValue(value)| value)
-}
-
-/// A deserialized value in which no key has a special meaning.
-struct PlainValue(RegoValue);
-
-impl<'de> Deserialize<'de> for PlainValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PlainVisitor).map(Self)
-    }
-}
-
-struct PlainVisitor;
-
-impl<'de> Visitor<'de> for PlainVisitor {
-    type Value = RegoValue;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<RegoValue, E> {
-        Ok(RegoValue::Null)
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<RegoValue, E> {
-        Ok(RegoValue::from(flag))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<RegoValue, E> {
-        Ok(RegoValue::from(number))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<RegoValue, E> {
-        Ok(RegoValue::from(number))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<RegoValue, E> {
-        Ok(RegoValue::from(number))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<RegoValue, E> {
-        Ok(RegoValue::from(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RegoValue, A::Error> {
-        let mut list = Vec::new();
-        while let Some(PlainValue(item)) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(RegoValue::from(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<RegoValue, A::Error> {
-        let mut map = BTreeMap::new();
-        while let Some((key, PlainValue(value))) = fields.next_entry::<String, _>()? {
-            map.insert(RegoValue::from(key), value);
-        }
-        Ok(RegoValue::from(map))
-    }
+    serde_json::from_str::<Value>(text).map(|value| rego_value(&value))
 }
 
 /// Serializes `base` to a map, and replaces or adds these fields.
@@ -132,6 +70,23 @@ mod tests {
         assert_eq!(rego_value(&value).to_string(), read.to_string());
         assert_eq!(from_json(&value.to_string()).unwrap(), read);
         assert!(from_json("{").is_err() && from_json("1 2").is_err());
+    }
+
+    #[test]
+    fn no_key_has_a_special_meaning() {
+        for key in ["$serde_json::private::Number", "$serde_json::private::RawValue"] {
+            let value = Value::Object(
+                [(key.to_owned(), json!("1")), ("other".to_owned(), json!(2))]
+                    .into_iter()
+                    .collect(),
+            );
+            let text = value.to_string();
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+            for read in [rego_value(&value), from_json(&text).unwrap()] {
+                let fields = read.as_object().unwrap();
+                assert_eq!(fields.len(), 2, "{read}");
+            }
+        }
     }
 
     #[test]

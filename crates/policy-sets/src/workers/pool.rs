@@ -227,21 +227,18 @@ impl LentWorker<'_> {
     }
 
     async fn failed_tests(&mut self, set: &PolicySet, path: &str) -> Vec<FailedTest> {
+        let failed = |name, why: &str| vec![FailedTest::new(path, name, why)];
         let source = match set.source() {
-            Ok(source) => Arc::clone(source),
-            Err(why) => return vec![PolicySet::unreadable_test(path, why)],
+            Ok(source) => source,
+            Err(why) => return failed("load", why),
         };
-        if let Err(NoOutcomes::Unreadable(why) | NoOutcomes::Ended(why)) = self.parse(set, &source).await {
-            return vec![PolicySet::unreadable_test(path, &why)];
+        if let Err(NoOutcomes::Unreadable(why) | NoOutcomes::Ended(why)) = self.parse(set, source).await {
+            return failed("load", &why);
         }
         match self.call(Request::Test { set: set.digest() }).await {
             Ok(Answer::FailedTests(failed)) => failed,
-            Ok(_) => vec![PolicySet::unreadable_test(path, &WorkerEnd::NoAnswer.to_string())],
-            Err(end) => vec![FailedTest {
-                file: path.to_owned(),
-                name: "tests".to_owned(),
-                why: end.to_string(),
-            }],
+            Ok(_) => failed("load", &WorkerEnd::NoAnswer.to_string()),
+            Err(end) => failed("tests", &end.to_string()),
         }
     }
 

@@ -131,7 +131,7 @@ impl ServedRules {
                     self.sets.insert(set, (source, rules));
                     Answer::Parsed
                 }
-                Err(why) => Answer::Unreadable(why.to_string()),
+                Err(why) => Answer::Unreadable(why),
             },
             Request::Evaluate { set, document } => {
                 if let Some(SentDocument { document, .. }) = document {

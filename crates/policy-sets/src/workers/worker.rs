@@ -1,6 +1,6 @@
 //! [`RuleWorker`]: a process that parses and evaluates rules, one request at a time.
 
-use std::{collections::BTreeSet, fmt, os::unix::process::ExitStatusExt, path::Path, time::Duration};
+use std::{collections::BTreeSet, os::unix::process::ExitStatusExt, path::Path, time::Duration};
 
 use nix::libc;
 use tokio::{
@@ -30,40 +30,29 @@ pub(super) struct RuleWorker {
 }
 
 /// Reasons why a request has no response. The worker has ended in all cases.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WorkerEnd {
+    #[error("the worker for rules did not start ({0})")]
     NotStarted(String),
     /// The worker reached its limit of processor time.
+    #[error("it took more than {} s of processor time", .0.as_secs())]
     Time(Duration),
     /// The worker reached its wall-clock deadline.
+    #[error("it did not end within {} s", .0.as_secs())]
     Deadline(Duration),
     /// The worker reached its memory limit, in bytes.
+    #[error("it needed more than {} MiB of memory", .0 >> 20)]
     Memory(u64),
+    #[error("it is nested too deeply, or never ends: the stack overflowed")]
     StackOverflow,
     /// Something outside killed the worker.
+    #[error("its worker was killed twice from outside, by the kernel if memory was short")]
     Killed,
+    #[error("its worker crashed")]
     Crashed,
     /// The worker refused the request, or sent an unexpected response.
+    #[error("its worker gave no usable answer")]
     NoAnswer,
-}
-
-impl fmt::Display for WorkerEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotStarted(why) => write!(f, "the worker for rules did not start ({why})"),
-            Self::Time(time) => write!(f, "it took more than {} s of processor time", time.as_secs()),
-            Self::Deadline(time) => write!(f, "it did not end within {} s", time.as_secs()),
-            Self::Memory(memory) => write!(f, "it needed more than {} MiB of memory", memory >> 20),
-            Self::StackOverflow => {
-                f.write_str("it is nested too deeply, or never ends: the stack overflowed")
-            }
-            Self::Killed => {
-                f.write_str("its worker was killed twice from outside, by the kernel if memory was short")
-            }
-            Self::Crashed => f.write_str("its worker crashed"),
-            Self::NoAnswer => f.write_str("its worker gave no usable answer"),
-        }
-    }
 }
 
 impl RuleWorker {

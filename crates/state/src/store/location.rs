@@ -1,10 +1,14 @@
 //! [`StoreLocation`]: the parsed URL of a store, with the options in its query.
 
+use std::net::IpAddr;
+
 use url::Url;
 
 use super::{StoreError, options::StoreOptions};
 use konverge_base::{error::SharedError, model::store_setting::STORE_SETTINGS};
-use konverge_secrets::{AddressCredential, AddressParts, AddressQuery, credential_in, without_credentials};
+use konverge_secrets::{
+    AddressCredential, AddressParts, AddressQuery, credential_in, is_this_machine, without_credentials,
+};
 
 /// A parsed URL, with the options in its query.
 pub(super) struct StoreLocation {
@@ -112,16 +116,7 @@ pub(super) fn not_a_url(error: url::ParseError) -> SharedError {
 }
 
 pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        // For schemes other than HTTP, `url` parses an IP address as a domain.
-        Some(url::Host::Domain(name)) => {
-            name == "localhost"
-                || name
-                    .parse()
-                    .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-        }
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
+    // For schemes other than HTTP, `url` parses an IP address as a domain.
+    let address = url.host_str().and_then(|host| host.parse::<IpAddr>().ok());
+    is_this_machine(url) || address.is_some_and(|address| address.is_loopback())
 }

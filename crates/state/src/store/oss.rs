@@ -7,19 +7,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
-use sha2::{Digest as _, Sha256};
 
 use super::{
-    Created, Key, Store, StoreError,
+    Created, Key, Store, StoreError, decode_component,
     http_client::{HttpAnswer, HttpClient},
     location::StoreLocation,
     media_type,
 };
 use konverge_base::variables;
+use konverge_cloud::{RESERVED, canonical_headers, hmac_sha256, percent_encode, sha256};
 
 /// The media type of stored objects.
 const TYPE_HEADER: (&str, &str) = ("content-type", "application/octet-stream");
@@ -172,22 +171,17 @@ impl Signer {
         headers: &[(&str, &str)],
         now: &str,
     ) -> String {
-        let canonical: String = headers
-            .iter()
-            .map(|(name, value)| format!("{name}:{value}\n"))
-            .collect();
+        let (_, canonical) = canonical_headers(headers);
         let request = format!("{method}\n{uri}\n{query}\n{canonical}\n\nUNSIGNED-PAYLOAD");
         let day = &now[..8];
         let scope = format!("{day}/{}/oss/aliyun_v4_request", self.region);
-        let to_sign = format!(
-            "OSS4-HMAC-SHA256\n{now}\n{scope}\n{}",
-            hex::encode(Sha256::digest(request))
-        );
-        let mut key = hmac(format!("aliyun_v4{}", self.secret).as_bytes(), day.as_bytes());
+        let digest = sha256(request.as_bytes());
+        let to_sign = format!("OSS4-HMAC-SHA256\n{now}\n{scope}\n{digest}");
+        let mut key = hmac_sha256(format!("aliyun_v4{}", self.secret).as_bytes(), day.as_bytes());
         for part in [self.region.as_str(), "oss", "aliyun_v4_request"] {
-            key = hmac(&key, part.as_bytes());
+            key = hmac_sha256(&key, part.as_bytes());
         }
-        let signature = hex::encode(hmac(&key, to_sign.as_bytes()));
+        let signature = hex::encode(hmac_sha256(&key, to_sign.as_bytes()));
         format!(
             "OSS4-HMAC-SHA256 Credential={}/{scope},Signature={signature}",
             self.id
@@ -195,29 +189,16 @@ impl Signer {
     }
 }
 
-fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    mac.chain_update(message).finalize().into_bytes().into()
-}
-
 fn canonical_query(query: &[(&str, String)]) -> String {
     let pairs: Vec<_> = query
         .iter()
-        .map(|(name, value)| {
-            let encoded = |text| utf8_percent_encode(text, IN_QUERY);
-            format!("{}={}", encoded(*name), encoded(value.as_str()))
-        })
+        .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)))
         .collect();
     pairs.join("&")
 }
 
-/// The characters that are percent-encoded in a query: all but the unreserved ones.
-const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'_')
-    .remove(b'.')
-    .remove(b'~');
-const IN_PATH: &AsciiSet = &IN_QUERY.remove(b'/');
+/// The characters that are percent-encoded in a path.
+const IN_PATH: &AsciiSet = &RESERVED.remove(b'/');
 
 /// The response to a listing. Names are requested percent-encoded.
 #[derive(serde::Deserialize)]
@@ -234,10 +215,6 @@ struct ObjectListing {
 #[serde(rename_all = "PascalCase")]
 struct ListedObject {
     key: String,
-}
-
-fn unescape(text: &str) -> String {
-    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[async_trait]
@@ -278,9 +255,14 @@ impl Store for OssStore {
             }
             let listing: ObjectListing = quick_xml::de::from_reader(answer.body.as_ref())
                 .map_err(|error| self.unreadable(prefix, &error))?;
-            names.extend(listing.contents.iter().map(|object| unescape(&object.key)));
+            names.extend(
+                listing
+                    .contents
+                    .iter()
+                    .map(|object| decode_component(&object.key)),
+            );
             let token = listing.next_continuation_token.filter(|_| listing.is_truncated);
-            next = token.map(|token| unescape(&token));
+            next = token.map(|token| decode_component(&token));
             if next.is_none() {
                 break;
             }

@@ -38,20 +38,22 @@ async fn newest_row(
     place: &StoreLocation,
 ) -> Result<Option<Bytes>, StoreError> {
     let failed = |error: sqlx::Error| connect_error(&place.shown, "state", error);
+    let KusionQuery {
+        tenant,
+        project,
+        stack,
+        cluster,
+    } = query;
+    let values = [project, stack, tenant, tenant, cluster, cluster];
     // Values are cast, because the columns may have any type of text or number.
-    let clusters: Vec<String> = sqlx::query_scalar(
+    let clusters = sqlx::query_scalar(
         "SELECT DISTINCT CAST(COALESCE(cluster, '') AS CHAR) FROM state
          WHERE project = ? AND stack = ? AND (? = '' OR tenant = ?) AND (? = '' OR cluster = ?)",
-    )
-    .bind(&query.project)
-    .bind(&query.stack)
-    .bind(&query.tenant)
-    .bind(&query.tenant)
-    .bind(&query.cluster)
-    .bind(&query.cluster)
-    .fetch_all(&mut *connection)
-    .await
-    .map_err(failed)?;
+    );
+    let clusters = values
+        .into_iter()
+        .fold(clusters, |query, value| query.bind(value));
+    let clusters: Vec<String> = clusters.fetch_all(&mut *connection).await.map_err(failed)?;
     // Each cluster has its own serials, so the highest serial of several clusters means nothing.
     if clusters.len() > 1 {
         return Err(place.error(format!(
@@ -63,16 +65,9 @@ async fn newest_row(
         "SELECT CAST(COALESCE(tenant, '') AS CHAR), CAST(serial AS UNSIGNED), CAST(resources AS CHAR) FROM state
          WHERE project = ? AND stack = ? AND (? = '' OR tenant = ?) AND (? = '' OR cluster = ?)
          ORDER BY serial DESC LIMIT 1",
-    )
-    .bind(&query.project)
-    .bind(&query.stack)
-    .bind(&query.tenant)
-    .bind(&query.tenant)
-    .bind(&query.cluster)
-    .bind(&query.cluster)
-    .fetch_optional(&mut *connection)
-    .await
-    .map_err(failed)?;
+    );
+    let row = values.into_iter().fold(row, |query, value| query.bind(value));
+    let row = row.fetch_optional(&mut *connection).await.map_err(failed)?;
     let Some(row) = row else { return Ok(None) };
     let tenant: String = row.try_get(0).map_err(failed)?;
     let serial: u64 = row.try_get(1).map_err(failed)?;
