@@ -57,7 +57,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, PlanErro
     )
     .await?;
     let outputs = PublishedOutputs::of_resources(std::mem::take(&mut request.outputs), &prepared)?;
-    let mut graph = ResourceGraph::from_spec(&prepared.resources).map_err(UserError::from)?;
+    let mut graph = ResourceGraph::from_spec(&prepared.resources)?;
     // Hooks are nodes of the graph, so that references to and from their Jobs, and the order that Kubernetes requires,
     // apply to hooks as well.
     let mut hooks = hook_plan::read(
@@ -225,19 +225,7 @@ impl<'a> PlanAwaitingClaims<'a> {
             segment,
             results,
         } = *self;
-        let mut claims = claims.into_iter();
-        let (builder, drafts) = (&mut plan.builder, &plan.drafts);
-        for (member, result) in results {
-            let result = result.and_then(|planned| {
-                let claim = match question(&planned) {
-                    Some(_) => Some(claims.next().unwrap_or_else(no_answer)?),
-                    None => None,
-                };
-                Ok(resolve_claim(&builder.stack, planned, claim)?)
-            });
-            builder.add_planned(&drafts[member], member, result);
-        }
-        builder.end_segment(drafts, &segment.members);
+        plan.add_segment(&segment, results, claims);
         plan.go_on().await
     }
 }
@@ -255,6 +243,27 @@ fn no_answer() -> Result<OwnerClaim, UserError> {
 }
 
 impl<'a> UnfinishedPlan<'a> {
+    /// Adds the plans of a segment, with the answers to its questions.
+    fn add_segment(
+        &mut self,
+        segment: &Segment,
+        results: Vec<SegmentResult>,
+        claims: Vec<Result<OwnerClaim, UserError>>,
+    ) {
+        let mut claims = claims.into_iter();
+        for (member, result) in results {
+            let result = result.and_then(|planned| {
+                let claim = match question(&planned) {
+                    Some(_) => Some(claims.next().unwrap_or_else(no_answer)?),
+                    None => None,
+                };
+                Ok(resolve_claim(&self.builder.stack, planned, claim)?)
+            });
+            self.builder.add_planned(&self.drafts[member], member, result);
+        }
+        self.builder.end_segment(&self.drafts, &segment.members);
+    }
+
     /// Plans the remaining segments until one raises a question, or to the end.
     async fn go_on(mut self) -> Result<PlanStep<'a>, UserError> {
         while let Some(segment) = self.segments.pop_front() {
@@ -269,12 +278,7 @@ impl<'a> UnfinishedPlan<'a> {
                     results,
                 })));
             }
-            for (member, result) in results {
-                let result =
-                    result.and_then(|planned| Ok(resolve_claim(&self.builder.stack, planned, None)?));
-                self.builder.add_planned(&self.drafts[member], member, result);
-            }
-            self.builder.end_segment(&self.drafts, &segment.members);
+            self.add_segment(&segment, results, Vec::new());
         }
         let PlanBuilder {
             mut scope,
