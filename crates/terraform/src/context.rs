@@ -117,7 +117,7 @@ impl Terraform {
                 expires: None,
             });
         };
-        let given = login.credentials().await.map_err(TerraformError::Login)?;
+        let given = login.credentials().await?;
         let is_shown = |name: &OsString| name.to_str().is_some_and(|name| !login.hides(name));
         let kept = of_job.iter().filter(|(name, _)| is_shown(name)).cloned();
         let variables = given.variables.into_iter();
