@@ -131,8 +131,9 @@ impl Terraform {
     /// Returns hints for the errors of a process that has just ended, if its credentials expired while it
     /// ran.
     pub(super) async fn expiry_hints(&self, credentials: &ProcessCredentials) -> Vec<String> {
+        let have_expired = credentials.expires.is_some_and(|end| end <= Instant::now());
         match &self.options.login {
-            Some(login) if credentials.have_expired() => login.expiry_hints().await,
+            Some(login) if have_expired => login.expiry_hints().await,
             _ => Vec::new(),
         }
     }

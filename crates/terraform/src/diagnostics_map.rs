@@ -80,8 +80,8 @@ fn failed_items<'s>(
         found.extend(subjects.iter().filter(|s| is_one(s, &s.address.to_string())));
         found
     };
-    let served = diagnostic.subjects().flat_map(|about| users.users(about));
-    let served: HashSet<&ResourceId> = served.collect();
+    let served = diagnostic.subjects().filter_map(|about| users.get(about));
+    let served: HashSet<&ResourceId> = served.flatten().collect();
     if !served.is_empty() {
         return subjects.iter().filter(|s| served.contains(s.id())).collect();
     }

@@ -11,7 +11,7 @@ use super::{
     module_resource::{self, ModuleResource},
     prepared_plan::Ready,
     renamed::{CreatedResource, SameObject},
-    saved_plan::{ResourceChange, SavedPlan},
+    saved_plan::{ResourceChange, SavedPlan, by_address},
     secret_changes,
     state_document::TerraformState,
 };
@@ -45,8 +45,8 @@ impl Segment<'_> {
         subjects: Vec<ModuleResource>,
         token: String,
     ) -> (Vec<PlannedResource>, Vec<Ready>) {
-        let changes = self.saved.changes();
-        let drift = self.saved.drift();
+        let changes = by_address(&self.saved.resource_changes);
+        let drift = by_address(&self.saved.resource_drift);
         // All sensitive values are collected first, so that each is masked everywhere.
         for change in changes.values().chain(drift.values()) {
             let change = &change.change;

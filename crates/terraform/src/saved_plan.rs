@@ -113,16 +113,6 @@ impl SavedPlan {
         Ok(plan)
     }
 
-    /// Returns the changes of the current objects, by address.
-    pub(super) fn changes(&self) -> HashMap<&str, &ResourceChange> {
-        index(&self.resource_changes)
-    }
-
-    /// Returns the drift of the current objects, by address.
-    pub(super) fn drift(&self) -> HashMap<&str, &ResourceChange> {
-        index(&self.resource_drift)
-    }
-
     /// Returns the addresses with deposed objects, which the plan would delete.
     pub(super) fn deposed_addresses(&self) -> impl Iterator<Item = &str> {
         let left_over = self.resource_changes.iter().filter(|c| c.deposed.is_some());
@@ -148,7 +138,8 @@ impl SavedPlan {
     }
 }
 
-fn index(changes: &[ResourceChange]) -> HashMap<&str, &ResourceChange> {
+/// Returns the changes of the current objects, by address.
+pub(super) fn by_address(changes: &[ResourceChange]) -> HashMap<&str, &ResourceChange> {
     changes
         .iter()
         .filter(|c| c.deposed.is_none() && (c.mode == "managed" || c.mode.is_empty()))

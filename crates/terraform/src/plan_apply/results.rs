@@ -74,7 +74,7 @@ impl Application<'_> {
         let id = subject.id().clone();
         let address = subject.address.to_string();
         let users = &self.prepared.users;
-        let of_provider = |about: &str| users.users(about).contains(&id);
+        let of_provider = |about: &str| users.get(about).is_some_and(|ids| ids.contains(&id));
         if let Some(diagnostic) = self
             .progress
             .error_about(|about| about == address || of_provider(about))

@@ -39,19 +39,19 @@ const LAST_WRITE: RetryPolicy = RetryPolicy {
 impl Application<'_> {
     /// Stores the document if it is time, and reports completed resources.
     pub(super) async fn sync(&mut self) {
-        if self.lost.is_some() || self.kept.written.elapsed() < BETWEEN_WRITES {
+        if self.lost.is_some() || self.written.elapsed() < BETWEEN_WRITES {
             return;
         }
         // Taken before the state is read: only a resource that was complete by then is certain to be in it.
-        let (before, written) = (Instant::now(), self.kept.stamp);
+        let (before, written) = (Instant::now(), self.stamp);
         if let Err(failure) = self.write().await {
             self.lost = Some(failure);
             return;
         }
-        self.kept.written = Instant::now();
+        self.written = Instant::now();
         // OpenTofu does not write after each resource: only a write that follows the report contains the
         // resource.
-        let each_time = self.writes_each_time || self.kept.stamp != written;
+        let each_time = self.writes_each_time || self.stamp != written;
         let complete = |index: usize| {
             let complete = self.progress.standings[index].complete;
             each_time && complete.is_some_and(|since| before.duration_since(since) > WRITTEN_AFTER)
@@ -114,13 +114,13 @@ impl Application<'_> {
     async fn bring_up(&mut self) -> Result<(), TerraformError> {
         let stamp = self.prepared.workspace.state.stamp().map_err(of_file)?;
         let mut entries = None;
-        if self.kept.stamp != Some(stamp) {
+        if self.stamp != Some(stamp) {
             let text = self.prepared.workspace.state.read().map_err(of_file)?;
             // Terraform may be writing: an incomplete text is ignored, and the file is read again at the next
             // tick.
             entries = resource_state::read_document(&text);
             if entries.is_some() {
-                self.kept.stamp = Some(stamp);
+                self.stamp = Some(stamp);
             }
         }
         let ready = &self.prepared.ready;
