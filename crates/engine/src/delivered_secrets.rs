@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::secret_reference_check::each_text;
+use super::{changed_value, secret_reference_check::each_text};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -82,28 +82,9 @@ pub(super) fn check_masked(
     before: &Map<String, Value>,
     masked: &Map<String, Value>,
 ) -> Result<(), UserError> {
-    let mut members = masked.iter();
-    let root = FieldPath::root();
-    let path = members.find_map(|(key, now)| newly_masked(before.get(key), now, &root.join(key)));
-    match path {
+    match changed_value::find(before, masked, &|_, now| masked_value::is_secret(now)) {
         None => Ok(()),
         Some(path) => Err(refusal(id, &path, None)),
-    }
-}
-
-fn newly_masked(before: Option<&Value>, now: &Value, path: &FieldPath) -> Option<FieldPath> {
-    match now {
-        _ if before == Some(now) => None,
-        _ if masked_value::is_secret(now) => Some(path.clone()),
-        Value::Object(map) => map.iter().find_map(|(key, now)| {
-            let before = before.and_then(|before| before.get(key));
-            newly_masked(before, now, &path.join(key))
-        }),
-        Value::Array(items) => items.iter().enumerate().find_map(|(at, now)| {
-            let before = before.and_then(|before| before.get(at));
-            newly_masked(before, now, &path.item(at))
-        }),
-        _ => None,
     }
 }
 

@@ -291,14 +291,12 @@ impl<'a> Executor<'a> {
 
     fn first_failed(&self, members: &[usize]) -> String {
         let outcomes = lock(&self.outcomes);
-        let failed = members
-            .iter()
-            .map(|&n| &self.plan.nodes[n].planned.item.id)
-            .find(|id| {
-                outcomes
-                    .get(*id)
-                    .is_some_and(|o| o.result != ResourceResult::Done)
-            });
+        let is_failed = |id: &&ResourceId| {
+            let outcome = outcomes.get(*id);
+            outcome.is_some_and(|outcome| outcome.result != ResourceResult::Done)
+        };
+        let mut ids = members.iter().map(|&n| &self.plan.nodes[n].planned.item.id);
+        let failed = ids.find(is_failed);
         let waits = lock(&self.waits);
         failed.map_or_else(
             || "an earlier resource failed".to_owned(),
@@ -407,39 +405,29 @@ impl<'a> Executor<'a> {
             Err(failure) => (Vec::new(), Some(failure.context(NOT_CHECKED))),
         };
         let lost = unchecked.or_else(|| self.missing_failure(&missing));
-        let mut outcomes = self
-            .outcomes
-            .into_inner()
-            .expect("no panic while the lock is held");
-        let stopped = self
-            .stopped
-            .into_inner()
-            .expect("no panic while the lock is held");
+        let mut outcomes = std::mem::take(&mut *lock(&self.outcomes));
+        let stopped = lock(&self.stopped).take();
         let interrupted = self.request.cancel.is_cancelled();
-        let failures = self
-            .failures
-            .into_inner()
-            .expect("no panic while the lock is held");
+        let failures = std::mem::take(&mut *lock(&self.failures));
         let is_bad = |result| matches!(result, ResourceResult::Failed | ResourceResult::Skipped);
         let bad = outcomes.values().any(|outcome| is_bad(outcome.result));
-        let waits = self.waits.into_inner().expect("no panic while the lock is held");
+        let waits = std::mem::take(&mut *lock(&self.waits));
         let waiting = waits.into_values().reduce(Waiting::or_later);
         let unplanned = || Some(plan_failures::combine_failures(&self.plan.failures)?.context(NOT_PLANNED));
         // The failure of the stack is one error, the most basic first. An error of the journal ended the run, so
         // everything else may be only its consequence.
+        let mut mark = |id: &ResourceId| {
+            if let Some(outcome) = outcomes.get_mut(id) {
+                outcome.is_stack_error = true;
+            }
+        };
         let failure = if let Some(stopped) = stopped {
             Some(stopped)
         } else if let Some(unplanned) = unplanned() {
-            for (id, _) in &self.plan.failures {
-                outcomes
-                    .entry(id.clone())
-                    .and_modify(|of| of.is_stack_error = true);
-            }
+            self.plan.failures.iter().for_each(|(id, _)| mark(id));
             Some(unplanned)
         } else if let Some((id, failure)) = failures.into_iter().next() {
-            outcomes
-                .entry(id.clone())
-                .and_modify(|of| of.is_stack_error = true);
+            mark(&id);
             Some(plan_failures::of_resource(&id, failure))
         } else {
             (bad && interrupted).then(|| {

@@ -7,7 +7,7 @@ use crate::{
     runtime::PlannedResource,
     spec::{
         graph::ResourceGraph,
-        hooks::{SpecHooks, order_hooks},
+        hooks::{HookError, SpecHooks, order_hooks},
     },
 };
 use konverge_base::{
@@ -38,9 +38,9 @@ pub(super) fn read(
     let mask = |resource: &Resource| mask_resource(secrets, resource);
     let hooks = order_hooks(resources, graph, rules, &mask);
     let path = if folder.is_root() { "." } else { folder.as_str() };
-    hooks.map_err(|error| PlanError::Hook {
-        object: error.object().cloned(),
-        error: Box::new(UserError::from(error).at(path, None, None)),
+    hooks.map_err(|HookError { object, error }| {
+        let error = Box::new(error.at(path, None, None));
+        HookError { object, error }.into()
     })
 }
 

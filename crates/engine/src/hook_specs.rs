@@ -8,14 +8,11 @@ use super::{
     spec_diff::{ComparedSpecs, SpecMask, plan_resource},
 };
 use crate::spec::{graph::ResourceGraph, hooks::SpecHooks};
-use konverge_base::{
-    error::UserError,
-    model::{
-        ClusterName, RepoPath,
-        hook::{HOOK_STAMP, HookRules, HookTime},
-        plan::{Action, FieldChange, ResourcePlan, StackPlan},
-        spec::{Resource, Spec},
-    },
+use konverge_base::model::{
+    ClusterName, RepoPath,
+    hook::{HOOK_STAMP, HookRules, HookTime},
+    plan::{Action, FieldChange, ResourcePlan, StackPlan},
+    spec::{Resource, Spec},
 };
 use konverge_secrets::Secrets;
 
@@ -124,7 +121,7 @@ fn read(
     folder: &RepoPath,
     secrets: &Secrets,
 ) -> Result<SpecHooks, PlanError> {
-    let mut graph = ResourceGraph::from_spec(&spec.resources).map_err(UserError::from)?;
+    let mut graph = ResourceGraph::from_spec(&spec.resources)?;
     hook_plan::read(&spec.resources, &mut graph, rules, folder, secrets)
 }
 

@@ -8,6 +8,7 @@
 
 mod apply_order;
 mod awaited_outputs;
+mod changed_value;
 mod delivered_secrets;
 mod engine_plan;
 mod executor;

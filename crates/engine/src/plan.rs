@@ -5,14 +5,14 @@
 //! them.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
 use serde_json::Value;
 
 use super::{
-    RuntimeRegistry, awaited_outputs,
+    awaited_outputs,
     delivered_secrets::{self, SensitivePaths},
     engine_plan::EnginePlan,
     hook_destroy, hook_plan, interrupted_replacement, normalize,
@@ -33,11 +33,10 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ResourceId, StackId, event::RunEvent, plan::Action, reference::Targets, resolve::KnownValue,
-        spec::RuntimeKind, state::Replacement,
+        ResourceId, event::RunEvent, plan::Action, reference::Targets, resolve::KnownValue, spec::RuntimeKind,
     },
 };
-use konverge_secrets::{PropagatedSecrets, Secrets};
+use konverge_secrets::PropagatedSecrets;
 
 /// Starts to plan a stack.
 ///
@@ -57,7 +56,7 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, PlanErro
     )
     .await?;
     let outputs = PublishedOutputs::of_resources(std::mem::take(&mut request.outputs), &prepared)?;
-    let mut graph = ResourceGraph::from_spec(&prepared.resources).map_err(UserError::from)?;
+    let mut graph = ResourceGraph::from_spec(&prepared.resources)?;
     // Hooks are nodes of the graph, so that references to and from their Jobs, and the order that Kubernetes requires,
     // apply to hooks as well.
     let mut hooks = hook_plan::read(
@@ -90,24 +89,17 @@ pub async fn plan(mut request: PlanRequest<'_>) -> Result<PlanStep<'_>, PlanErro
         references: request.references.clone(),
         only_compares: request.only_compares,
     };
-    let builder = PlanBuilder {
+    let plan = UnfinishedPlan {
+        segments: segments(&drafts),
+        request,
         scope,
-        runtimes: request.runtimes,
         targets,
         planned: drafts.iter().map(|_| None).collect(),
         expected: HashMap::new(),
         carried: PropagatedSecrets::default(),
         sensitive_paths: SensitivePaths::default(),
         failures: PlanFailures::default(),
-        stack: request.stack.clone(),
-        begun: &request.state.begun,
-        secrets: request.secrets,
-    };
-    let plan = UnfinishedPlan {
-        segments: segments(&drafts),
-        request,
         drafts,
-        builder,
         empties_stack,
         hook_notes: hooks.notes,
         outputs,
@@ -170,8 +162,17 @@ pub struct PlanAwaitingClaims<'a> {
 struct UnfinishedPlan<'a> {
     request: PlanRequest<'a>,
     segments: VecDeque<Segment>,
+    scope: StackScope,
+    targets: Targets,
     drafts: Vec<DraftNode>,
-    builder: PlanBuilder<'a>,
+    planned: Vec<Option<PlannedResource>>,
+    /// The values that references of later stages read; the flag is true if the resource stays unchanged.
+    expected: HashMap<ResourceId, (Value, bool)>,
+    /// The secrets in the values of `expected`.
+    carried: PropagatedSecrets,
+    /// The paths of sensitive values in resources, even if a value is not known yet.
+    sensitive_paths: SensitivePaths,
+    failures: PlanFailures,
     empties_stack: bool,
     hook_notes: Vec<String>,
     outputs: PublishedOutputs,
@@ -225,19 +226,7 @@ impl<'a> PlanAwaitingClaims<'a> {
             segment,
             results,
         } = *self;
-        let mut claims = claims.into_iter();
-        let (builder, drafts) = (&mut plan.builder, &plan.drafts);
-        for (member, result) in results {
-            let result = result.and_then(|planned| {
-                let claim = match question(&planned) {
-                    Some(_) => Some(claims.next().unwrap_or_else(no_answer)?),
-                    None => None,
-                };
-                Ok(resolve_claim(&builder.stack, planned, claim)?)
-            });
-            builder.add_planned(&drafts[member], member, result);
-        }
-        builder.end_segment(drafts, &segment.members);
+        plan.add_segment(&segment, results, claims);
         plan.go_on().await
     }
 }
@@ -255,13 +244,31 @@ fn no_answer() -> Result<OwnerClaim, UserError> {
 }
 
 impl<'a> UnfinishedPlan<'a> {
+    /// Adds the plans of a segment, with the answers to its questions.
+    fn add_segment(
+        &mut self,
+        segment: &Segment,
+        results: Vec<SegmentResult>,
+        claims: Vec<Result<OwnerClaim, UserError>>,
+    ) {
+        let mut claims = claims.into_iter();
+        for (member, result) in results {
+            let result = result.and_then(|planned| {
+                let claim = match question(&planned) {
+                    Some(_) => Some(claims.next().unwrap_or_else(no_answer)?),
+                    None => None,
+                };
+                Ok(resolve_claim(&self.request.stack, planned, claim)?)
+            });
+            self.add_planned(member, result);
+        }
+        self.end_segment(&segment.members);
+    }
+
     /// Plans the remaining segments until one raises a question, or to the end.
     async fn go_on(mut self) -> Result<PlanStep<'a>, UserError> {
         while let Some(segment) = self.segments.pop_front() {
-            let results = self
-                .builder
-                .plan_segment(segment.kind, &mut self.drafts, &segment.members)
-                .await?;
+            let results = self.plan_segment(&segment).await?;
             if questions(&results).next().is_some() {
                 return Ok(PlanStep::Asks(Box::new(PlanAwaitingClaims {
                     plan: self,
@@ -269,68 +276,33 @@ impl<'a> UnfinishedPlan<'a> {
                     results,
                 })));
             }
-            for (member, result) in results {
-                let result =
-                    result.and_then(|planned| Ok(resolve_claim(&self.builder.stack, planned, None)?));
-                self.builder.add_planned(&self.drafts[member], member, result);
-            }
-            self.builder.end_segment(&self.drafts, &segment.members);
+            self.add_segment(&segment, results, Vec::new());
         }
-        let PlanBuilder {
-            mut scope,
-            mut planned,
-            failures,
-            targets,
-            sensitive_paths,
-            ..
-        } = self.builder;
         // An output that reads a sensitive path is refused now, although it is published only after the apply.
         self.outputs
-            .check(&sensitive_paths, &targets, self.builder.secrets)?;
+            .check(&self.sensitive_paths, &self.targets, self.request.secrets)?;
         // `pending` is for planning only: during the apply all earlier stages are finished.
-        scope.pending = Arc::default();
-        hook_plan::settle(&scope.stack, &scope.hooks, &mut planned);
+        self.scope.pending = Arc::default();
+        hook_plan::settle(&self.scope.stack, &self.scope.hooks, &mut self.planned);
         let mut plan = plan_builder::assemble(
             self.request,
-            scope,
-            targets,
+            self.scope,
+            self.targets,
             self.drafts,
-            planned,
-            failures,
+            self.planned,
+            self.failures,
             self.empties_stack,
         );
         plan.public.notes.extend(self.hook_notes);
         plan.outputs = self.outputs;
         Ok(PlanStep::Done(Box::new(plan)))
     }
-}
 
-struct PlanBuilder<'a> {
-    scope: StackScope,
-    runtimes: &'a RuntimeRegistry,
-    targets: Targets,
-    planned: Vec<Option<PlannedResource>>,
-    /// The values that references of later stages read; the flag is true if the resource stays unchanged.
-    expected: HashMap<ResourceId, (Value, bool)>,
-    /// The secrets in the values of `expected`.
-    carried: PropagatedSecrets,
-    /// The paths of sensitive values in resources, even if a value is not known yet.
-    sensitive_paths: SensitivePaths,
-    failures: PlanFailures,
-    stack: StackId,
-    begun: &'a BTreeMap<ResourceId, Replacement>,
-    secrets: &'a Secrets,
-}
-
-impl PlanBuilder<'_> {
     /// Plans a segment with its runtime. Returns each plan with the index of its draft.
-    async fn plan_segment(
-        &mut self,
-        kind: RuntimeKind,
-        drafts: &mut [DraftNode],
-        members: &[usize],
-    ) -> Result<Vec<SegmentResult>, UserError> {
+    async fn plan_segment(&mut self, segment: &Segment) -> Result<Vec<SegmentResult>, UserError> {
+        let Segment { kind, members } = segment;
         // A runtime that applies whole batches resolves references inside the batch itself, so these stay as they are.
+        let drafts = &self.drafts;
         let as_one = |&&n: &&usize| drafts[n].granularity == Granularity::Segment;
         let inside = members.iter().filter(as_one);
         let inside: HashSet<_> = inside.map(|&n| drafts[n].item.id.clone()).collect();
@@ -338,41 +310,37 @@ impl PlanBuilder<'_> {
         let mut asked = Vec::with_capacity(members.len());
         let held = self.failures.hold(drafts);
         for &member in members {
+            let draft = &mut self.drafts[member];
+            let id = draft.item.id.clone();
             // The object stays under its new id, so the runtime need not plan the old one: only its record is removed.
-            if let Some(now) = drafts[member].renamed_to.take() {
+            if let Some(now) = draft.renamed_to.take() {
                 let note = format!("it is the same object as `{now}`");
-                let (item, kind) = (drafts[member].item.clone(), drafts[member].kind);
-                self.planned[member] = Some(PlannedResource::forgotten(&self.stack, item, kind, note));
+                let (stack, item, kind) = (&self.request.stack, draft.item.clone(), draft.kind);
+                self.planned[member] = Some(PlannedResource::forgotten(stack, item, kind, note));
                 continue;
             }
             // A resource that reads a value of a failed one would be planned against a value that does not exist.
-            if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&drafts[member])) {
-                let (id, failed) = (drafts[member].item.id.clone(), drafts[failed].item.id.clone());
+            if let Some(failed) = held[member].filter(|_| self.needs_what_is_missing(&self.drafts[member])) {
+                let failed = self.drafts[failed].item.id.clone();
                 self.failures.waiting.insert(id, failed);
                 continue;
             }
-            match self.item(&mut drafts[member], &inside) {
+            match self.item(member, &inside) {
                 Ok(item) => {
                     items.push(item);
                     asked.push(member);
                 }
-                Err(failure) => {
-                    let id = drafts[member].item.id.clone();
-                    self.failures.own.insert(id, failure.into());
-                }
+                Err(failure) => drop(self.failures.own.insert(id, failure.into())),
             }
         }
-        let results = self.runtimes.get(kind)?.plan(&self.scope, items).await?;
+        let runtime = self.request.runtimes.get(*kind)?;
+        let results = runtime.plan(&self.scope, items).await?;
         Ok(asked.into_iter().zip(results).collect())
     }
 
     /// Adds the plan of a resource, or the error if there is no plan.
-    fn add_planned(
-        &mut self,
-        draft: &DraftNode,
-        member: usize,
-        result: Result<PlannedResource, PlanFailure>,
-    ) {
+    fn add_planned(&mut self, member: usize, result: Result<PlannedResource, PlanFailure>) {
+        let (draft, stack, secrets) = (&self.drafts[member], &self.request.stack, self.request.secrets);
         let id = draft.item.id.clone();
         let mut planned = match result {
             Ok(planned) => planned,
@@ -392,22 +360,16 @@ impl PlanBuilder<'_> {
         // The comparison before and after masking shows whether a secret reached an object that a controller delivers.
         let recorded = planned.recorded.as_ref().filter(|_| draft.is_delivered());
         let before = recorded.map(|recorded| Arc::clone(&recorded.attributes));
-        secret_masking::hide(
-            carried,
-            &self.stack,
-            &mut planned,
-            draft.wanted.as_ref(),
-            self.secrets,
-        );
-        awaited_outputs::name(&self.stack, &mut planned);
+        secret_masking::hide(carried, stack, &mut planned, draft.wanted.as_ref(), secrets);
+        awaited_outputs::name(stack, &mut planned);
         if let (Some(before), Some(masked)) = (before, &planned.recorded)
             && let Err(failure) = delivered_secrets::check_masked(&id, &before, &masked.attributes)
         {
             self.failures.own.insert(id, failure.into());
             return;
         }
-        let mut planned =
-            interrupted_replacement::as_approved_replacement(self.begun, &self.stack, planned, self.secrets);
+        let begun = &self.request.state.begun;
+        let mut planned = interrupted_replacement::as_approved_replacement(begun, stack, planned, secrets);
         self.carried.learn(planned.sensitive.clone());
         self.sensitive_paths
             .learn(&id, std::mem::take(&mut planned.sensitive_paths));
@@ -421,10 +383,11 @@ impl PlanBuilder<'_> {
     }
 
     /// Adds the changes of a segment to the pending ones, if the plan has a later stage.
-    fn end_segment(&mut self, drafts: &[DraftNode], members: &[usize]) {
+    fn end_segment(&mut self, members: &[usize]) {
         let Some(&first) = members.first() else { return };
-        let comes_later = |draft: &DraftNode| !draft.is_deletion && draft.stage > drafts[first].stage;
-        if !drafts[first].is_deletion && drafts.iter().any(comes_later) {
+        let first = &self.drafts[first];
+        let comes_later = |draft: &DraftNode| !draft.is_deletion && draft.stage > first.stage;
+        if !first.is_deletion && self.drafts.iter().any(comes_later) {
             self.add_pending(members);
         }
     }
@@ -455,7 +418,8 @@ impl PlanBuilder<'_> {
         reads || (draft.granularity == Granularity::Segment && !draft.is_deletion)
     }
 
-    fn item(&self, draft: &mut DraftNode, inside: &HashSet<ResourceId>) -> Result<Item, UserError> {
+    fn item(&mut self, member: usize, inside: &HashSet<ResourceId>) -> Result<Item, UserError> {
+        let draft = &mut self.drafts[member];
         let mut item = Item {
             id: draft.item.id.clone(),
             cluster: draft.item.cluster.clone(),

@@ -89,9 +89,16 @@ pub(super) fn wanted_drafts(
             wanted: Some(resource),
         });
     }
-    // Stages are cut when all drafts exist, because a stage depends on the stages of the dependencies.
     let order: Vec<_> = graph.order().into_iter().map(|id| index[id]).collect();
-    let nodes: Vec<_> = drafts
+    set_stages(&mut drafts, 0, &order);
+    unite_delivered(&mut drafts)?;
+    Ok(drafts)
+}
+
+/// Sets the stages of the drafts from `first` on, which wait only for each other. `order` has their indices, counted
+/// from `first`. All of them must exist, because a stage depends on the stages of the dependencies.
+fn set_stages(drafts: &mut [DraftNode], first: usize, order: &[usize]) {
+    let nodes: Vec<_> = drafts[first..]
         .iter()
         .map(|draft| planning_stages::StageNode {
             kind: draft.kind,
@@ -99,15 +106,14 @@ pub(super) fn wanted_drafts(
             waits: draft
                 .waits
                 .iter()
-                .map(|&on| (on, draft.references.contains(&drafts[on].item.id)))
+                .map(|&on| (on - first, draft.references.contains(&drafts[on].item.id)))
                 .collect(),
         })
         .collect();
-    for (draft, stage) in drafts.iter_mut().zip(planning_stages::cut_stages(&nodes, &order)) {
+    let stages = planning_stages::cut_stages(&nodes, order);
+    for (draft, stage) in drafts[first..].iter_mut().zip(stages) {
         draft.stage = stage;
     }
-    unite_delivered(&mut drafts)?;
-    Ok(drafts)
 }
 
 /// Moves all objects that a controller delivers into one stage, after Terraform, because they are pushed as one
@@ -194,20 +200,7 @@ pub(super) fn add_deletes(
         .rev()
         .map(|id| index[id] - first)
         .collect();
-    let nodes: Vec<_> = drafts[first..]
-        .iter()
-        .map(|draft| planning_stages::StageNode {
-            kind: draft.kind,
-            granularity: draft.granularity,
-            waits: draft.waits.iter().map(|&on| (on - first, false)).collect(),
-        })
-        .collect();
-    for (draft, stage) in drafts[first..]
-        .iter_mut()
-        .zip(planning_stages::cut_stages(&nodes, &order))
-    {
-        draft.stage = stage;
-    }
+    set_stages(drafts, first, &order);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::changed_value;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -44,39 +45,11 @@ pub(super) fn resolve_attributes<'a>(
 
 /// Returns the first path whose text has a secret reference that the Spec does not have there.
 fn gained_reference(before: &Map<String, Value>, after: &Map<String, Value>) -> Option<String> {
-    let mut members = after.iter();
-    members.find_map(|(key, now)| gained(before.get(key), now, key))
-}
-
-fn gained(before: Option<&Value>, after: &Value, path: &str) -> Option<String> {
-    match after {
-        _ if before == Some(after) => None,
-        Value::String(now) => {
-            let was = before.and_then(Value::as_str).unwrap_or_default();
-            (references(was) != references(now)).then(|| path.to_owned())
-        }
-        Value::Array(items) => {
-            let mut items = items.iter().enumerate();
-            items.find_map(|(at, item)| {
-                gained(
-                    before.and_then(|before| before.get(at)),
-                    item,
-                    &format!("{path}.{at}"),
-                )
-            })
-        }
-        Value::Object(map) => {
-            let mut members = map.iter();
-            members.find_map(|(key, item)| {
-                gained(
-                    before.and_then(|before| before.get(key)),
-                    item,
-                    &format!("{path}.{key}"),
-                )
-            })
-        }
-        _ => None,
-    }
+    let path = changed_value::find(before, after, &|before, now| {
+        let was = before.and_then(Value::as_str).unwrap_or_default();
+        now.as_str().is_some_and(|now| references(was) != references(now))
+    })?;
+    Some(path.components().collect::<Vec<_>>().join("."))
 }
 
 /// Returns the secret references in a text and in what it encodes; `Err` for a malformed reference.

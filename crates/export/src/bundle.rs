@@ -165,7 +165,8 @@ impl Bundle {
         // A Spec is a set, so the digest and the files must not depend on the order in which it was written.
         let mut resources: Vec<_> = request.spec.resources.clone();
         resources.sort_by(|a, b| a.id.cmp(&b.id));
-        let graph = ResourceGraph::from_spec(&resources)?;
+        let graph =
+            ResourceGraph::from_spec(&resources).map_err(|error| ExportError::Graph(Box::new(error)))?;
         let mut sorter = Sorter::default();
         resources
             .iter()

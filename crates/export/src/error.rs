@@ -4,7 +4,6 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{FieldPath, ResourceId, StackId, text::with_rest},
 };
-use konverge_engine::spec::graph::GraphError;
 
 use crate::value_places::place_name;
 
@@ -13,7 +12,7 @@ use crate::value_places::place_name;
 pub enum ExportError {
     /// The resources of the Spec have no valid order.
     #[error(transparent)]
-    Graph(#[from] GraphError),
+    Graph(Box<UserError>),
     /// The target cannot express some resources.
     #[error("`{stack}` cannot be exported for {target}: {}", list(.refusals))]
     Refused {
@@ -143,7 +142,7 @@ impl From<ExportError> for UserError {
     fn from(error: ExportError) -> Self {
         let failure = |kind| UserError::new(kind, error.to_string());
         match &error {
-            ExportError::Graph(graph) => graph.clone().into(),
+            ExportError::Graph(graph) => (**graph).clone(),
             ExportError::Refused { refusals, .. } => {
                 let mut hints: Vec<_> = refusals.iter().map(ExportRefusal::hint).collect();
                 hints.sort_unstable();

@@ -71,107 +71,96 @@ fn conditions(name: &str, value: &ModelValue, depth: usize) -> Vec<CheckLine> {
 }
 
 fn condition(name: &str, kind: &ModelType, check: &ValueCheck) -> CheckLine {
-    let mut uses = BTreeSet::new();
     // For int-or-string, the server applies string checks only to strings.
     let is_mixed = matches!(kind, ModelType::Union(_));
-    let text = if is_mixed {
-        format!("str({name})")
+    let (text, only_text, of_mixed): (_, _, &[&str]) = if is_mixed {
+        let only_text = format!("typeof({name}) != \"str\" or ");
+        (format!("str({name})"), only_text, &["str", "typeof"])
     } else {
-        name.to_owned()
+        (name.to_owned(), String::new(), &[])
     };
-    let only_text = if is_mixed {
-        format!("typeof({name}) != \"str\" or ")
-    } else {
-        String::new()
-    };
-    if is_mixed {
-        uses.extend(["str", "typeof"]);
-    }
-    let (condition, message) = match check {
-        ValueCheck::MinLength(least) => {
-            uses.insert("len");
-            (
-                format!("{only_text}len([char for char in {text}]) >= {least}"),
-                format!("must have at least {least} characters"),
-            )
-        }
-        ValueCheck::MaxLength(most) => {
-            uses.insert("len");
-            (
-                format!("{only_text}len([char for char in {text}]) <= {most}"),
-                format!("must have at most {most} characters"),
-            )
-        }
+    let (condition, message, uses): (_, _, &[&str]) = match check {
+        ValueCheck::MinLength(least) => (
+            format!("{only_text}len([char for char in {text}]) >= {least}"),
+            format!("must have at least {least} characters"),
+            &["len"],
+        ),
+        ValueCheck::MaxLength(most) => (
+            format!("{only_text}len([char for char in {text}]) <= {most}"),
+            format!("must have at most {most} characters"),
+            &["len"],
+        ),
         ValueCheck::Pattern(pattern) => {
-            uses.insert(REGEX);
             let quoted = format!("\"{}\"", pattern.replace('\\', "\\\\").replace('"', "\\\""));
             (
                 format!("{only_text}{REGEX}.match({text}, {quoted})"),
                 format!("must match {pattern}"),
+                &[REGEX],
             )
         }
-        ValueCheck::Minimum {
-            limit,
-            exclusive: false,
-        } => (format!("{name} >= {limit}"), format!("must be at least {limit}")),
-        ValueCheck::Minimum {
-            limit,
-            exclusive: true,
-        } => (format!("{name} > {limit}"), format!("must be more than {limit}")),
-        ValueCheck::Maximum {
-            limit,
-            exclusive: false,
-        } => (format!("{name} <= {limit}"), format!("must be at most {limit}")),
-        ValueCheck::Maximum {
-            limit,
-            exclusive: true,
-        } => (format!("{name} < {limit}"), format!("must be less than {limit}")),
-        ValueCheck::MultipleOf(step) => {
-            uses.insert("multiplyof");
+        ValueCheck::Minimum { limit, exclusive } => {
+            let (sign, words) = if *exclusive {
+                (">", "more than")
+            } else {
+                (">=", "at least")
+            };
             (
-                format!("multiplyof({name}, {step})"),
-                format!("must be a multiple of {step}"),
+                format!("{name} {sign} {limit}"),
+                format!("must be {words} {limit}"),
+                &[],
             )
         }
-        ValueCheck::MinItems(least) => {
-            uses.insert("len");
+        ValueCheck::Maximum { limit, exclusive } => {
+            let (sign, words) = if *exclusive {
+                ("<", "less than")
+            } else {
+                ("<=", "at most")
+            };
             (
-                format!("len({name}) >= {least}"),
-                format!("must have at least {least} items"),
+                format!("{name} {sign} {limit}"),
+                format!("must be {words} {limit}"),
+                &[],
             )
         }
-        ValueCheck::MaxItems(most) => {
-            uses.insert("len");
-            (
-                format!("len({name}) <= {most}"),
-                format!("must have at most {most} items"),
-            )
-        }
+        ValueCheck::MultipleOf(step) => (
+            format!("multiplyof({name}, {step})"),
+            format!("must be a multiple of {step}"),
+            &["multiplyof"],
+        ),
+        ValueCheck::MinItems(least) => (
+            format!("len({name}) >= {least}"),
+            format!("must have at least {least} items"),
+            &["len"],
+        ),
+        ValueCheck::MaxItems(most) => (
+            format!("len({name}) <= {most}"),
+            format!("must have at most {most} items"),
+            &["len"],
+        ),
         ValueCheck::OneOf(values) => (
             format!("{name} in [{}]", values.join(", ")),
             "is not one of the values".to_owned(),
+            &[],
         ),
-        ValueCheck::UniqueItems => {
-            uses.insert("isunique");
-            (
-                format!("isunique({name})"),
-                "must not have equal items".to_owned(),
-            )
-        }
+        ValueCheck::UniqueItems => (
+            format!("isunique({name})"),
+            "must not have equal items".to_owned(),
+            &["isunique"],
+        ),
         ValueCheck::UniqueKeys(keys) => {
-            uses.insert("isunique");
             let values: Vec<_> = keys.iter().map(|key| format!("each?.{}", dollar(key))).collect();
             let values = values.join(", ");
             (
                 format!("isunique([[{values}] for each in {name}])"),
                 format!("must not have two items with the same {}", keys.join(", ")),
+                &["isunique"],
             )
         }
     };
     CheckLine {
         condition,
         message,
-        uses,
+        uses: of_mixed.iter().chain(uses).copied().collect(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     names::{plain_schema, schema_part},
-    schema::{ModelObject, ModelType, ModelValue},
+    schema::{ModelObject, ModelType},
 };
 
 /// The nameless objects of a package.
@@ -34,23 +34,19 @@ impl Interner {
         for property in &mut object.properties {
             let mut place = path.to_vec();
             place.push(schema_part(&property.name));
-            self.value(&mut property.value, &place);
+            self.kind(&mut property.value.kind, &place);
         }
         if let Some(others) = &mut object.others {
             let mut place = path.to_vec();
             place.push("Value".to_owned());
-            self.value(others, &place);
+            self.kind(&mut others.kind, &place);
         }
         object
     }
 
-    fn value(&mut self, value: &mut ModelValue, path: &[String]) {
-        self.kind(&mut value.kind, path);
-    }
-
     fn kind(&mut self, kind: &mut ModelType, path: &[String]) {
         match kind {
-            ModelType::List(value) | ModelType::Map(value) => self.value(value, path),
+            ModelType::List(value) | ModelType::Map(value) => self.kind(&mut value.kind, path),
             ModelType::Union(kinds) => kinds.iter_mut().for_each(|kind| self.kind(kind, path)),
             ModelType::Object(object) => {
                 let object = std::mem::take(object.as_mut());

@@ -94,27 +94,23 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
             doc: text(fields, "description"),
             ..ModelObject::default()
         };
-        let required: Vec<&str> = match fields.get("required") {
-            None => Vec::new(),
-            Some(names) => {
-                let names = names
-                    .as_array()
-                    .ok_or_else(|| self.form("`required` must be a list"))?;
-                names.iter().filter_map(Value::as_str).collect()
-            }
+        let listed = |names: &'a Value| {
+            names
+                .as_array()
+                .ok_or_else(|| self.form("`required` must be a list"))
         };
-        let properties = match fields.get("properties") {
-            None => None,
-            Some(given) => Some(
-                given
-                    .as_object()
-                    .ok_or_else(|| self.form("`properties` must be a mapping"))?,
-            ),
+        let required = fields.get("required").map(listed).transpose()?;
+        let required: Vec<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+        let mapped = |given: &'a Value| {
+            given
+                .as_object()
+                .ok_or_else(|| self.form("`properties` must be a mapping"))
         };
+        let properties = fields.get("properties").map(mapped).transpose()?;
         let known = |name: &&str| properties.is_some_and(|known| known.contains_key(*name));
         let unknown = required.iter().filter(|name| !known(name)).count();
         if unknown > 0 {
-            object.leave_out("required", u32::try_from(unknown).unwrap_or(u32::MAX));
+            object.leave_out("required", count(unknown));
         }
         for (name, schema) in properties.into_iter().flatten() {
             self.properties += 1;
@@ -125,7 +121,11 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
             object.properties.push(property);
         }
         object.others = self.other_properties(fields, &mut object)?;
-        self.leave_out_of_object(fields, &mut object);
+        for keyword in ["minProperties", "maxProperties"] {
+            if fields.contains_key(keyword) {
+                object.leave_out(keyword, 1);
+            }
+        }
         Ok(object)
     }
 
@@ -275,12 +275,9 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
                 } else {
                     let values = self.other_properties(fields, owner)?;
                     let any = || Box::new(ModelValue::new(ModelType::Any));
-                    let required = fields
-                        .get("required")
-                        .and_then(Value::as_array)
-                        .map_or(0, Vec::len);
-                    if required > 0 {
-                        owner.leave_out("required", u32::try_from(required).unwrap_or(u32::MAX));
+                    let required = fields.get("required").and_then(Value::as_array);
+                    if let Some(required) = required.filter(|required| !required.is_empty()) {
+                        owner.leave_out("required", count(required.len()));
                     }
                     ModelType::Map(values.unwrap_or_else(any))
                 }
@@ -333,24 +330,13 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
         })
     }
 
-    fn leave_out_of_object(&self, fields: &Fields, object: &mut ModelObject) {
-        for keyword in ["minProperties", "maxProperties"] {
-            if fields.contains_key(keyword) {
-                object.leave_out(keyword, 1);
-            }
-        }
-    }
-
     /// Counts the keywords that restrict a value and are not translated.
     fn leave_out_of_value(&self, fields: &Fields, kind: &ModelType, owner: &mut ModelObject) {
         for keyword in LEFT_OUT.iter().filter(|keyword| fields.contains_key(**keyword)) {
             owner.leave_out(keyword, 1);
         }
         if let Some(rules) = fields.get("x-kubernetes-validations").and_then(Value::as_array) {
-            owner.leave_out(
-                "x-kubernetes-validations",
-                u32::try_from(rules.len()).unwrap_or(u32::MAX),
-            );
+            owner.leave_out("x-kubernetes-validations", count(rules.len()));
         }
         let is_text = matches!(kind, ModelType::Str | ModelType::Literals(_));
         if is_text && fields.contains_key("format") {
@@ -369,6 +355,10 @@ impl<'r, 'a> SchemaReader<'r, 'a> {
             }
         }
     }
+}
+
+fn count(keywords: usize) -> u32 {
+    u32::try_from(keywords).unwrap_or(u32::MAX)
 }
 
 fn is_two_types(parts: &Value) -> bool {

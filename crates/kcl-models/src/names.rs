@@ -3,47 +3,13 @@
 use konverge_base::model::kcl_modules::SYSTEM_MODULES;
 
 /// Reserved words: keywords and names of types. An attribute with such a name needs a `$`; a folder cannot have it.
-const RESERVED: [&str; 39] = [
-    "True",
-    "False",
-    "None",
-    "Undefined",
-    "import",
-    "and",
-    "or",
-    "in",
-    "is",
-    "not",
-    "as",
-    "if",
-    "else",
-    "elif",
-    "for",
-    "schema",
-    "mixin",
-    "protocol",
-    "relaxed",
-    "check",
-    "assert",
-    "all",
-    "any",
-    "map",
-    "filter",
-    "lambda",
-    "rule",
-    "type",
-    "str",
-    "int",
-    "float",
-    "bool",
-    "self",
-    "super",
-    "option",
-    "with",
-    "global",
-    "nonlocal",
-    "return",
-];
+const RESERVED: &str = "True False None Undefined import and or in is not as if else elif for schema mixin protocol \
+     relaxed check assert all any map filter lambda rule type str int float bool self super option with global nonlocal \
+     return";
+
+fn is_reserved(name: &str) -> bool {
+    RESERVED.split(' ').any(|word| word == name)
+}
 
 fn is_identifier(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -54,7 +20,7 @@ fn is_identifier(name: &str) -> bool {
 /// system module.
 pub fn is_package_path(path: &str) -> bool {
     let first = path.split('/').next().unwrap_or_default();
-    let is_segment = |name: &str| is_identifier(name) && !RESERVED.contains(&name);
+    let is_segment = |name: &str| is_identifier(name) && !is_reserved(name);
     path.split('/').all(is_segment) && !SYSTEM_MODULES.contains(&first)
 }
 
@@ -73,7 +39,7 @@ pub fn package_segment(name: &str) -> String {
     match safe.chars().next() {
         None => "_".to_owned(),
         Some(first) if first.is_ascii_digit() => format!("_{safe}"),
-        Some(_) if RESERVED.contains(&safe.as_str()) || SYSTEM_MODULES.contains(&safe.as_str()) => {
+        Some(_) if is_reserved(&safe) || SYSTEM_MODULES.contains(&safe.as_str()) => {
             format!("{safe}_")
         }
         Some(_) => safe,
@@ -113,7 +79,7 @@ pub(crate) fn schema_part(name: &str) -> String {
 /// Converts the name of a kind to the name of a schema.
 pub(crate) fn schema_name(kind: &str) -> String {
     let name = schema_part(kind);
-    if name.starts_with(|first: char| first.is_ascii_alphabetic()) && !RESERVED.contains(&name.as_str()) {
+    if name.starts_with(|first: char| first.is_ascii_alphabetic()) && !is_reserved(&name) {
         plain_schema(name)
     } else {
         plain_schema(format!("Kind{name}"))
@@ -124,8 +90,7 @@ pub(crate) fn schema_name(kind: &str) -> String {
 /// used as a type, and `Protocol` a protocol, which cannot have checks. No name of a source ends in `_`, so there
 /// is no conflict.
 pub(crate) fn plain_schema(name: String) -> String {
-    let has_meaning =
-        RESERVED.contains(&name.as_str()) || name.ends_with("Mixin") || name.ends_with("Protocol");
+    let has_meaning = is_reserved(&name) || name.ends_with("Mixin") || name.ends_with("Protocol");
     if has_meaning { format!("{name}_") } else { name }
 }
 
@@ -146,7 +111,7 @@ pub(crate) fn attribute_name(property: &str) -> AttributeName {
         return AttributeName::Impossible;
     }
     if is_identifier(property) {
-        if RESERVED.contains(&property) {
+        if is_reserved(property) {
             AttributeName::Identifier(format!("${property}"))
         } else {
             AttributeName::Identifier(property.to_owned())

@@ -153,6 +153,17 @@ struct PackageSchema {
     is_kind: bool,
 }
 
+impl PackageSchema {
+    fn new(name: String, object: ModelObject, file: Option<String>) -> Self {
+        Self {
+            is_kind: file.is_some(),
+            name,
+            object,
+            file,
+        }
+    }
+}
+
 fn write_package(
     package: &PackageName,
     roots: Vec<ModelRoot>,
@@ -169,30 +180,14 @@ fn write_package(
         {
             return Err(ModelError::Twice(root.title));
         }
-        let object = interner.take_root(&root.name.name, root.object);
-        let is_kind = file.is_some();
-        named_schemas.insert(
-            root.name.name.clone(),
-            PackageSchema {
-                name: root.name.name,
-                object,
-                file,
-                is_kind,
-            },
-        );
+        let name = root.name.name;
+        let object = interner.take_root(&name, root.object);
+        named_schemas.insert(name.clone(), PackageSchema::new(name, object, file));
     }
     // Schemas without a name can be named only now, when all roots of the package are known.
     let (shared, objects): (Vec<_>, Vec<_>) = interner.finish(taken).into_iter().unzip();
     for (name, object) in shared.iter().zip(objects) {
-        named_schemas.insert(
-            name.clone(),
-            PackageSchema {
-                name: name.clone(),
-                object,
-                file: None,
-                is_kind: false,
-            },
-        );
+        named_schemas.insert(name.clone(), PackageSchema::new(name.clone(), object, None));
     }
     place(&mut named_schemas, package, &shared);
     let names = TypeNames {

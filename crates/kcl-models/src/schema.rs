@@ -185,6 +185,13 @@ impl ModelObject {
     pub fn is_open(&self) -> bool {
         self.others.is_some()
     }
+
+    /// Calls a function with the type of each property and every nested type.
+    pub fn visit(&self, visitor: &mut impl FnMut(&ModelType)) {
+        let others = self.others.iter().map(AsRef::as_ref);
+        let values = self.properties.iter().map(|property| &property.value);
+        values.chain(others).for_each(|value| value.kind.visit(visitor));
+    }
 }
 
 impl ModelType {
@@ -197,14 +204,5 @@ impl ModelType {
             Self::Object(object) => object.visit(visitor),
             _ => {}
         }
-    }
-}
-
-impl ModelObject {
-    /// Calls a function with the type of each property and every nested type.
-    pub fn visit(&self, visitor: &mut impl FnMut(&ModelType)) {
-        let others = self.others.iter().map(AsRef::as_ref);
-        let values = self.properties.iter().map(|property| &property.value);
-        values.chain(others).for_each(|value| value.kind.visit(visitor));
     }
 }

@@ -27,12 +27,7 @@ pub fn read_terraform(document: &Value) -> Result<Vec<ModelRoot>, ModelError> {
     for (address, provider) in providers {
         let name = address.rsplit('/').next().unwrap_or_default();
         let package = PackageName(vec![package_segment(name)]);
-        for (kind, schema) in provider
-            .get("resource_schemas")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
+        for (kind, schema) in members(provider.get("resource_schemas")) {
             let block = schema.get("block").and_then(Value::as_object);
             let block = block.ok_or_else(|| form(kind, "a resource must have a `block`"))?;
             let mut reader = BlockReader {
@@ -97,12 +92,7 @@ impl BlockReader {
             ..ModelObject::default()
         };
         self.attributes(block.get("attributes"), &mut object)?;
-        for (name, nested) in block
-            .get("block_types")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
+        for (name, nested) in members(block.get("block_types")) {
             self.enter(name)?;
             let property = self.nested_block(name, nested, &mut object)?;
             object.properties.push(property);
@@ -112,7 +102,7 @@ impl BlockReader {
     }
 
     fn attributes(&mut self, attributes: Option<&Value>, object: &mut ModelObject) -> Result<(), ModelError> {
-        for (name, attribute) in attributes.and_then(Value::as_object).into_iter().flatten() {
+        for (name, attribute) in members(attributes) {
             self.enter(name)?;
             let fields = attribute
                 .as_object()
@@ -121,15 +111,9 @@ impl BlockReader {
             // An attribute that is only `computed` is set by the provider.
             if is("required") || is("optional") {
                 let kind = self.attribute_type(fields, object)?;
-                let presence = if is("required") {
-                    Presence::Required
-                } else {
-                    Presence::Optional
-                };
-                let doc = doc(fields);
                 object.properties.push(ModelProperty {
-                    doc,
-                    presence,
+                    doc: doc(fields),
+                    presence: presence(is("required")),
                     ..ModelProperty::optional(name, kind)
                 });
             }
@@ -229,14 +213,9 @@ impl BlockReader {
                 _ => value.checks.extend(limits.into_iter().flatten()),
             }
         }
-        let presence = if least.is_some() {
-            Presence::Required
-        } else {
-            Presence::Optional
-        };
         Ok(ModelProperty {
             doc,
-            presence,
+            presence: presence(least.is_some()),
             value,
             ..ModelProperty::optional(name, ModelType::Any)
         })
@@ -250,6 +229,19 @@ impl BlockReader {
             Some("single" | "group") => Ok(inner().kind),
             _ => Err(self.form("`nesting_mode` must be single, group, list, set or map")),
         }
+    }
+}
+
+/// Returns the members of a mapping; none for another value.
+fn members(value: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
+    value.and_then(Value::as_object).into_iter().flatten()
+}
+
+fn presence(is_required: bool) -> Presence {
+    if is_required {
+        Presence::Required
+    } else {
+        Presence::Optional
     }
 }
 

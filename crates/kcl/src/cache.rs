@@ -7,7 +7,6 @@
 //! folder. Deleting the cache is safe; the next run is slower.
 
 use std::{
-    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -15,14 +14,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::{Compiled, FormatVerdict, KclDiagnostic};
-use konverge_base::{
-    atomic_file,
-    model::{Digest, ResourceId},
-};
+use konverge_base::{atomic_file, model::Digest};
 
 /// The first word of an entry with a compiled value. It changes with the format.
 const COMPILED: &str = "konverge-compiled-1";
@@ -74,16 +69,6 @@ pub struct CacheUse {
     pub entries: u64,
     /// The total size of the entries in bytes.
     pub bytes: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Body {
-    documents: Vec<Value>,
-    warnings: Vec<String>,
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    shared: BTreeSet<ResourceId>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    notes: Vec<String>,
 }
 
 impl Cache {
@@ -144,13 +129,7 @@ impl Cache {
 
     /// Stores the compiled value of a key. A failure is ignored: it only costs time.
     pub async fn put(&self, key: &Digest, compiled: &Compiled) {
-        let body = Body {
-            documents: compiled.documents.clone(),
-            warnings: compiled.warnings.clone(),
-            shared: compiled.shared.clone(),
-            notes: compiled.notes.clone(),
-        };
-        self.put_entry(key, seal(COMPILED, key, &body)).await;
+        self.put_entry(key, seal(COMPILED, key, compiled)).await;
     }
 
     /// Stores the errors with which KCL refused the code of a key. A failure is ignored: it only costs time.
@@ -290,15 +269,7 @@ fn unseal_format(key: &Digest, entry: &[u8]) -> Option<FormatVerdict> {
 fn unseal(key: &Digest, entry: &[u8]) -> Option<Kept> {
     let (word, body) = open(key, entry)?;
     match word {
-        COMPILED => {
-            let body: Body = serde_json::from_slice(body).ok()?;
-            Some(Ok(Compiled {
-                documents: body.documents,
-                warnings: body.warnings,
-                shared: body.shared,
-                notes: body.notes,
-            }))
-        }
+        COMPILED => Some(Ok(serde_json::from_slice(body).ok()?)),
         REFUSED => {
             let refusal: Vec<KclDiagnostic> = serde_json::from_slice(body).ok()?;
             (!refusal.is_empty()).then_some(Err(refusal))
@@ -310,7 +281,7 @@ fn unseal(key: &Digest, entry: &[u8]) -> Option<Kept> {
 #[cfg(test)]
 mod tests {
     use std::{
-        collections::BTreeMap,
+        collections::{BTreeMap, BTreeSet},
         sync::{Mutex, PoisonError},
     };
 

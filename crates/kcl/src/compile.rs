@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use prost::Message;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -40,8 +41,8 @@ pub struct CompileRequest {
     pub schema_types: bool,
 }
 
-/// The output of a compiled stack.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// The output of a compiled stack. Entries of the compile cache have this form.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Compiled {
     /// The documents, in order: one, or several if the code calls `manifests.yaml_stream`. Keys keep their order, and
     /// integers, floats and strings keep their KCL types.
@@ -49,8 +50,10 @@ pub struct Compiled {
     /// The lines that the program printed.
     pub warnings: Vec<String>,
     /// The resources that were generated for all stacks of the project. Always empty for plain KCL code.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub shared: BTreeSet<ResourceId>,
     /// Notes for the developer from the generation of a Spec. Always empty for plain KCL code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 

@@ -82,8 +82,7 @@ pub(super) fn range(diagnostic: &KclDiagnostic) -> Option<CoreRange> {
     }
     let (member, owner) = missing_member(message)?;
     match known_member(member, owner) {
-        Some(Member::Added(since)) => Some(CoreRange::since(since, NEW_MEMBERS)),
-        Some(Member::Removed(last)) => Some(CoreRange::until(last, OLD_MEMBERS)),
+        Some(range) => Some(range),
         None if hidden_import(diagnostic, member, owner).is_some() => Some(HIDDEN_IMPORTS),
         None => shadowed_module(diagnostic, owner).map(|_| SYSTEM_NAMES),
     }
@@ -197,18 +196,14 @@ fn missing_module(message: &str) -> Option<(&'static str, &'static str)> {
     MODULES.into_iter().find(is_it)
 }
 
-/// A member that only some cores have.
-enum Member {
-    /// The first core with the member.
-    Added(&'static str),
-    /// The last core with the member.
-    Removed(&'static str),
-}
-
-fn known_member(member: &str, owner: &str) -> Option<Member> {
+/// Returns the cores that have a member which only some of them have.
+fn known_member(member: &str, owner: &str) -> Option<CoreRange> {
     let row = |(of, name, _): &&(&str, &str, &str)| *name == member && is_owner(owner, of);
-    let added = ADDED.iter().find(row).map(|(.., since)| Member::Added(since));
-    added.or_else(|| REMOVED.iter().find(row).map(|(.., last)| Member::Removed(last)))
+    let added = ADDED.iter().find(row);
+    let removed = || REMOVED.iter().find(row);
+    added
+        .map(|(.., since)| CoreRange::since(since, NEW_MEMBERS))
+        .or_else(|| removed().map(|(.., last)| CoreRange::until(last, OLD_MEMBERS)))
 }
 
 /// Returns the name of an import that an attribute of the same name hides, as in `metadata.__META_APP_NAME` inside an

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use konverge_base::error::Location;
 
 /// One error of the compiler.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KclDiagnostic {
     /// The code, such as `E2G22`; `None` for errors during evaluation.
     pub code: Option<String>,
@@ -49,12 +49,7 @@ impl KclDiagnostic {
         Self {
             code: code.map(str::to_owned),
             name: name.to_owned(),
-            message: String::new(),
-            place: None,
-            source: None,
-            at_line_start: false,
-            related: Vec::new(),
-            hints: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -92,10 +92,7 @@ pub async fn install(
         progress(InstallStep::Present);
         return Ok(core);
     }
-    let failed = |why: SharedError| KclError::Install {
-        version: version.to_owned(),
-        why,
-    };
+    let failed = |why| failure(version, why);
     let io = |error: std::io::Error| failed(error.into());
     let (interpreter, pin) = choose(version, options.interpreter.as_deref(), checkout).await?;
     progress(InstallStep::Fetching(pin.file.to_owned()));
@@ -207,10 +204,6 @@ async fn choose(
     wish: Option<&Path>,
     checkout: &Checkout,
 ) -> Result<(Executable, Pin), KclError> {
-    let failed = |why: SharedError| KclError::Install {
-        version: version.to_owned(),
-        why,
-    };
     if !pins().any(|pin| pin.version == version) {
         return Err(KclError::UnknownVersion(version.to_owned()));
     }
@@ -249,7 +242,14 @@ async fn choose(
             seen.join(", ")
         }
     );
-    Err(failed(why.into()))
+    Err(failure(version, why.into()))
+}
+
+fn failure(version: &str, why: SharedError) -> KclError {
+    KclError::Install {
+        version: version.to_owned(),
+        why,
+    }
 }
 
 async fn fetch(
@@ -257,10 +257,7 @@ async fn fetch(
     pin: &Pin,
     progress: &mut (dyn FnMut(InstallStep) + Send),
 ) -> Result<Vec<u8>, KclError> {
-    let failed = |why: SharedError| KclError::Install {
-        version: pin.version.to_owned(),
-        why,
-    };
+    let failed = |why| failure(pin.version, why);
     let shown = without_credentials(index);
     let network = |error: reqwest::Error| failed(error.without_url().into());
     // Redirects to another host are allowed: an index may keep its files there, and their hashes are pinned.

@@ -3,7 +3,7 @@
 use lsp_server::{Notification, RequestId};
 use lsp_types::{
     LogMessageParams, MessageType, NumberOrString, PublishDiagnosticsParams, ShowDocumentParams,
-    ShowMessageParams, Url,
+    ShowMessageParams, TextDocumentItem, Url,
     notification::{
         Cancel, DidChangeTextDocument, DidChangeWatchedFiles, DidCloseTextDocument, DidOpenTextDocument,
         DidSaveTextDocument, Initialized, LogMessage, Notification as Kind, PublishDiagnostics, ShowMessage,
@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use super::{
     client_support::watch_registration,
-    file_uri, rendering,
+    file_uri,
+    open_files::OpenFile,
+    rendering,
     server::{LanguageServer, ProblemSource},
     workspace::ShownText,
 };
@@ -32,8 +34,8 @@ impl LanguageServer {
                 if let Some(opened) = read::<DidOpenTextDocument>(params)
                     && let Some(file) = self.file_or_note(&opened.text_document.uri)
                 {
-                    let document = opened.text_document;
-                    self.files.open(file, document.uri, document.text);
+                    let TextDocumentItem { uri, text, .. } = opened.text_document;
+                    self.files.open.insert(file, OpenFile { uri, text });
                     self.start_check();
                 }
             }
@@ -41,8 +43,9 @@ impl LanguageServer {
                 if let Some(mut changed) = read::<DidChangeTextDocument>(params)
                     && let Some(file) = self.file_of(&changed.text_document.uri)
                     && let Some(last) = changed.content_changes.pop()
+                    && let Some(open) = self.files.open.get_mut(&file)
                 {
-                    self.files.edit(&file, last.text);
+                    open.text = last.text;
                 }
             }
             DidSaveTextDocument::METHOD | DidChangeWatchedFiles::METHOD => self.saved(),
@@ -50,7 +53,7 @@ impl LanguageServer {
                 if let Some(closed) = read::<DidCloseTextDocument>(params)
                     && let Some(file) = self.file_of(&closed.text_document.uri)
                 {
-                    self.files.close(&file);
+                    self.files.open.remove(&file);
                     self.start_check();
                 }
             }
@@ -111,7 +114,7 @@ impl LanguageServer {
             return;
         };
         for file in self.files.set_found(found) {
-            let uri = match self.files.get(&file) {
+            let uri = match self.files.open.get(&file) {
                 Some(open) => Some(open.uri.clone()),
                 None => file_uri::uri_of(&root.join(file.as_str())),
             };

@@ -17,38 +17,11 @@ pub(crate) struct OpenFile {
 /// The open files of the repository, with their findings.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    files: BTreeMap<RepoPath, OpenFile>,
+    pub(crate) open: BTreeMap<RepoPath, OpenFile>,
     found: Vec<Diagnostic>,
 }
 
 impl OpenFiles {
-    /// Adds a file that was opened.
-    pub(crate) fn open(&mut self, file: RepoPath, uri: Url, text: String) {
-        self.files.insert(file, OpenFile { uri, text });
-    }
-
-    /// Replaces the text of an open file.
-    pub(crate) fn edit(&mut self, file: &RepoPath, text: String) {
-        if let Some(open) = self.files.get_mut(file) {
-            open.text = text;
-        }
-    }
-
-    /// Removes a file that was closed.
-    pub(crate) fn close(&mut self, file: &RepoPath) {
-        self.files.remove(file);
-    }
-
-    /// Returns the open file with this path.
-    pub(crate) fn get(&self, file: &RepoPath) -> Option<&OpenFile> {
-        self.files.get(file)
-    }
-
-    /// Returns the paths of all open files.
-    pub(crate) fn paths(&self) -> Vec<RepoPath> {
-        self.files.keys().cloned().collect()
-    }
-
     /// Replaces all findings. Returns the files whose findings may have changed.
     pub(crate) fn set_found(&mut self, found: Vec<Diagnostic>) -> BTreeSet<RepoPath> {
         let before = std::mem::replace(&mut self.found, found);

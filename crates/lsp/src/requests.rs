@@ -47,7 +47,7 @@ impl LanguageServer {
         let Some(file) = self.file_of(uri) else {
             return Ok(json!([]));
         };
-        let impact = self.workspace.impact(&file).map_err(|error| failed(&error))?;
+        let impact = self.workspace.impact(&file).map_err(failed)?;
         // Every KCL file has a code lens; other files only if a stack uses them.
         let impact = impact.filter(|impact| impact.stacks > 0 || file.file_name().ends_with(".k"));
         Ok(impact.map_or(json!([]), |impact| as_json(rendering::lenses(uri, &impact))))
@@ -55,7 +55,7 @@ impl LanguageServer {
 
     fn links(&self, params: &DocumentLinkParams) -> Value {
         let file = self.file_of(&params.text_document.uri);
-        let Some(open) = file.and_then(|file| self.files.get(&file)) else {
+        let Some(open) = file.and_then(|file| self.files.open.get(&file)) else {
             return json!([]);
         };
         let lines: Vec<_> = open.text.lines().collect();
@@ -76,10 +76,7 @@ impl LanguageServer {
         self.work(id, move |workspace| async move {
             let resource = resource(&*workspace, &file, &mention).await?;
             let resource = resource.ok_or_else(|| no_resource(&mention))?;
-            let shown = workspace
-                .show(EditorView::Spec, &file)
-                .await
-                .map_err(|error| failed(&error))?;
+            let shown = workspace.show(EditorView::Spec, &file).await.map_err(failed)?;
             link.target = place_in(&shown, &resource);
             Ok((as_json(link), None))
         })
@@ -101,7 +98,7 @@ impl LanguageServer {
     }
 
     fn mention_at(&self, file: &RepoPath, position: Position) -> Option<ResourceMention> {
-        let open = self.files.get(file)?;
+        let open = self.files.open.get(file)?;
         let line = open.text.lines().nth(usize::try_from(position.line).ok()?)?;
         resource_mentions::find_at(line, byte_of(line, position.character))
     }
@@ -127,10 +124,7 @@ impl LanguageServer {
         let file = Url::parse(uri).ok().and_then(|uri| self.file_of(&uri));
         let file = file.ok_or_else(|| outside(uri))?;
         self.work(id, move |workspace| async move {
-            let shown = workspace
-                .show(view, &file)
-                .await
-                .map_err(|error| failed(&error))?;
+            let shown = workspace.show(view, &file).await.map_err(failed)?;
             let result = json!({"uri": file_uri::uri_of(&shown.file), "text": shown.text});
             Ok((result, Some(shown)))
         })
@@ -182,7 +176,7 @@ impl LanguageServer {
         let number = self.check.0 + 1;
         self.check = (number, stop.clone());
         let (workspace, finished) = (Arc::clone(&self.workspace), self.finished.clone());
-        let (files, runtime) = (self.files.paths(), Handle::current());
+        let (files, runtime): (Vec<_>, _) = (self.files.open.keys().cloned().collect(), Handle::current());
         tokio::spawn(async move {
             let worker = move || {
                 let check = stop.run_until_cancelled(workspace.check(&files));
@@ -201,10 +195,7 @@ async fn resource(
     file: &RepoPath,
     mention: &str,
 ) -> Result<Option<ResourceView>, ResponseError> {
-    workspace
-        .resource(file, mention)
-        .await
-        .map_err(|error| failed(&error))
+    workspace.resource(file, mention).await.map_err(failed)
 }
 
 /// Returns the URI of a shown Spec, with the line of a resource if the resource is in it.
@@ -229,8 +220,8 @@ fn as_json(answer: impl Serialize) -> Value {
     serde_json::to_value(answer).expect("the keys of the protocol's types are texts")
 }
 
-fn failed(error: &UserError) -> ResponseError {
-    refusal(ErrorCode::RequestFailed, rendering::failure(error))
+fn failed(error: UserError) -> ResponseError {
+    refusal(ErrorCode::RequestFailed, rendering::failure(&error))
 }
 
 fn outside(uri: &str) -> ResponseError {

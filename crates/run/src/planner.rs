@@ -387,14 +387,9 @@ impl Planner {
     /// Converts an error of the engine. If it is about a hook, its file and line are added.
     fn located(&self, error: engine::PlanError, target: &Target) -> UserError {
         match (error, &self.wanted, &target.head) {
-            (
-                engine::PlanError::Hook {
-                    object: Some(hook),
-                    error,
-                },
-                SpecSource::Compiled { head, .. },
-                Some(stack),
-            ) => hook_file::locate(*error, &hook, head, stack),
+            (engine::PlanError::Hook(hook), SpecSource::Compiled { head, .. }, Some(stack)) => {
+                hook_file::locate(*hook.error, &hook.object, head, stack)
+            }
             (error, ..) => error.into(),
         }
     }

@@ -14,7 +14,7 @@ const NAMED: usize = 3;
 /// Converts the error of an invalid Spec. If an object has no name, the error lists the unset options, which may be the
 /// cause.
 pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
-    let is_unset = matches!(error, SpecError::Unset { .. });
+    let is_unset = error.is_unset;
     let failure = UserError::from(error);
     let unset = if is_unset {
         find(workspace, stack)

@@ -4,10 +4,13 @@ use std::{collections::HashMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::TerraformError;
-use konverge_base::model::{
-    Digest, ResourceId,
-    spec::{Resource, terraform_type},
+use super::error::{TerraformError, of_resource};
+use konverge_base::{
+    error::ErrorKind,
+    model::{
+        Digest, ResourceId,
+        spec::{Resource, terraform_type},
+    },
 };
 
 /// The resource that represents every unknown value.
@@ -35,7 +38,12 @@ impl Address {
     pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
         let id = &resource.id;
         let kind = terraform_type(id, &resource.extensions).filter(|kind| is_identifier(kind));
-        let kind = kind.ok_or_else(|| TerraformError::NoType { id: id.clone() })?;
+        let kind = kind.ok_or_else(|| {
+            let what = format!(
+                "`{id}` has no resource type: neither `extensions.resourceType` nor the third part of its id is a valid type"
+            );
+            of_resource(ErrorKind::Spec, id, what)
+        })?;
         let name = id.name();
         let plain = is_identifier(name) && name != PLACEHOLDER;
         Ok(Self {

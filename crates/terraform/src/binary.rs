@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
-use super::error::TerraformError;
+use super::error::{TerraformError, caused_by};
 use konverge_base::{
     checkout::{Checkout, Untrusted},
+    error::{ErrorKind, UserError},
     process::{ProcessError, Program},
 };
 
@@ -56,20 +57,14 @@ impl Binary {
             Some(given) => checkout.executable("terraform.binary", given),
             None => checkout.find(&["terraform", "tofu"]),
         };
-        let executable = executable.map_err(|error| match (error, given) {
-            (
-                Untrusted::NotFound {
-                    passed_over: None, ..
-                },
-                Some(name),
-            ) => TerraformError::NoSuchBinary(name.to_owned()),
-            (
-                Untrusted::NotFound {
-                    passed_over: None, ..
-                },
-                None,
-            ) => TerraformError::NoBinary,
-            (other, _) => TerraformError::Untrusted(other),
+        let executable = executable.map_err(|error| match error {
+            Untrusted::NotFound {
+                passed_over: None, ..
+            } => missing(given),
+            other => UserError {
+                kind: ErrorKind::Terraform,
+                ..other.into()
+            },
         })?;
         let path = executable.path().to_owned();
         // The JSON output of `version` does not name the product, so the text is parsed.
@@ -77,18 +72,14 @@ impl Binary {
         program.env = Some(env.to_vec());
         program.deadline = Duration::from_secs(60);
         let ended = program.run().await.map_err(|error| match error {
-            ProcessError::NotFound(path) => TerraformError::NoSuchBinary(path),
-            other => TerraformError::Process(other.into()),
+            ProcessError::NotFound(path) => missing(Some(&path)),
+            other => caused_by(other, NOT_RUN),
         })?;
         let said = String::from_utf8_lossy(&ended.stdout);
         let (make, version) = said
             .lines()
             .find_map(read_version)
-            .ok_or_else(|| TerraformError::Version {
-                path: path.clone(),
-                found: "no Terraform".to_owned(),
-                needed: NEEDED,
-            })?;
+            .ok_or_else(|| other_version(&path, "no Terraform", NEEDED))?;
         let found = Self {
             path,
             make,
@@ -120,12 +111,32 @@ impl Binary {
         if major == 1 && minor >= least {
             return Ok(());
         }
-        Err(TerraformError::Version {
-            path: self.path.clone(),
-            found: format!("{} {}", self.make, self.version),
-            needed: NEEDED,
-        })
+        Err(self.too_old(NEEDED))
     }
+
+    /// Returns the error of an executable that has not the `needed` version.
+    pub(super) fn too_old(&self, needed: &str) -> TerraformError {
+        other_version(&self.path, &format!("{} {}", self.make, self.version), needed).into()
+    }
+}
+
+/// The error of an executable that could not be run, before its cause.
+pub(super) const NOT_RUN: &str = "Terraform could not be run";
+
+fn missing(given: Option<&Path>) -> UserError {
+    let what = match given {
+        Some(path) => format!("the Terraform executable `{}` does not exist", path.display()),
+        None => "neither `terraform` nor `tofu` is on the PATH".to_owned(),
+    };
+    UserError::new(ErrorKind::Terraform, what).hint(
+        "install Terraform 1.5 or newer, or OpenTofu, or set `terraform.binary` in konverge.yaml to where it is",
+    )
+}
+
+fn other_version(path: &Path, found: &str, needed: &str) -> UserError {
+    let what = format!("`{}` is {found}, but {needed} is required", path.display());
+    UserError::new(ErrorKind::Terraform, what)
+        .hint("install a newer version, or set `terraform.binary` in konverge.yaml to a newer one")
 }
 
 const NEEDED: &str = "Terraform 1.5 or newer (below 2), or OpenTofu 1.6 or newer (below 2),";
@@ -188,8 +199,12 @@ mod tests {
     async fn what_is_not_terraform_is_refused() {
         let find = async |path| Binary::find(Some(Path::new(path)), &[], &Checkout::default()).await;
         let missing = find("/nonexistent/terraform").await;
-        assert!(matches!(missing, Err(TerraformError::NoSuchBinary(_))));
-        let other = find("/bin/echo").await;
-        assert!(matches!(other, Err(TerraformError::Version { .. })), "{other:?}");
+        let message = missing.unwrap_err().to_string();
+        assert!(
+            message.ends_with("`/nonexistent/terraform` does not exist"),
+            "{message}"
+        );
+        let message = find("/bin/echo").await.unwrap_err().to_string();
+        assert!(message.contains("is no Terraform, but"), "{message}");
     }
 }

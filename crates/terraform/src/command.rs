@@ -18,8 +18,14 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::error::TerraformError;
-use konverge_base::{error::SharedError, process::die_with_parent};
+use super::{
+    binary::NOT_RUN,
+    error::{TerraformError, caused_by},
+};
+use konverge_base::{
+    error::{ErrorKind, SharedError, UserError},
+    process::die_with_parent,
+};
 
 /// Maximum number of bytes of standard error that are kept.
 const STDERR_LIMIT: u64 = 64 * 1024;
@@ -69,7 +75,8 @@ impl TerraformCommand {
             .kill_on_drop(true);
         die_with_parent(&mut command);
         let mut child = command.spawn().map_err(|error| {
-            TerraformError::Process(SharedError::from(error).context(format!("`{}`", binary.display())))
+            let error = SharedError::from(error).context(format!("`{}`", binary.display()));
+            caused_by(error, NOT_RUN)
         })?;
         let group = child
             .id()
@@ -127,7 +134,7 @@ impl TerraformCommand {
             .child
             .wait()
             .await
-            .map_err(|error| TerraformError::Process(error.into()))?;
+            .map_err(|error| caused_by(error, NOT_RUN))?;
         let stderr = (&mut self.stderr).await.unwrap_or_default();
         self.group = None;
         Ok(CommandOutput {
@@ -151,10 +158,12 @@ impl TerraformCommand {
         };
         match tokio::time::timeout(deadline, all).await {
             Ok(output) => output,
-            Err(_) => Err(TerraformError::Deadline {
-                step,
-                seconds: deadline.as_secs(),
-            }),
+            Err(_) => {
+                let seconds = deadline.as_secs();
+                let what = format!("`terraform {step}` did not end within {seconds} s and was stopped");
+                let hint = "check that the provider's service answers, then run the same command again";
+                Err(UserError::new(ErrorKind::Terraform, what).hint(hint).into())
+            }
         }
     }
 }
@@ -195,7 +204,8 @@ mod tests {
         let mut hanging = start("sleep 600 & echo $!; wait");
         let child: i32 = hanging.line().await.unwrap().parse().unwrap();
         let ended = hanging.finish(Duration::from_millis(100)).await;
-        assert!(matches!(ended, Err(TerraformError::Deadline { .. })), "{ended:?}");
+        let message = ended.unwrap_err().to_string();
+        assert!(message.contains("did not end within 0 s"), "{message}");
         let gone = async {
             // Init reaps a killed child of a killed shell; without init it stays a zombie.
             while std::fs::read_to_string(format!("/proc/{child}/stat"))

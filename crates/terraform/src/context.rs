@@ -117,7 +117,7 @@ impl Terraform {
                 expires: None,
             });
         };
-        let given = login.credentials().await.map_err(TerraformError::Login)?;
+        let given = login.credentials().await?;
         let is_shown = |name: &OsString| name.to_str().is_some_and(|name| !login.hides(name));
         let kept = of_job.iter().filter(|(name, _)| is_shown(name)).cloned();
         let variables = given.variables.into_iter();
@@ -131,8 +131,9 @@ impl Terraform {
     /// Returns hints for the errors of a process that has just ended, if its credentials expired while it
     /// ran.
     pub(super) async fn expiry_hints(&self, credentials: &ProcessCredentials) -> Vec<String> {
+        let have_expired = credentials.expires.is_some_and(|end| end <= Instant::now());
         match &self.options.login {
-            Some(login) if credentials.have_expired() => login.expiry_hints().await,
+            Some(login) if have_expired => login.expiry_hints().await,
             _ => Vec::new(),
         }
     }

@@ -2,19 +2,7 @@
 //! address, by provider. A type of a provider without a table is judged by the words in its name.
 
 /// Providers whose resources exist only in the state, so that nothing is lost.
-const NOTHING: [&str; 11] = [
-    "archive",
-    "cloudinit",
-    "external",
-    "helm",
-    "http",
-    "null",
-    "random",
-    "template",
-    "terraform",
-    "time",
-    "tls",
-];
+const NOTHING: &str = "archive cloudinit external helm http null random template terraform time tls";
 
 /// The losses of a provider, each with the types that hold such data, without the provider's name before them.
 type Losses = &'static [(&'static str, &'static str)];
@@ -193,47 +181,26 @@ const PROVIDERS: [(&str, Losses); 8] = [
 ];
 
 /// Words in the name of a type that indicate data or an address, for providers without a table.
-const WORDS: [&str; 22] = [
-    "address",
-    "backup",
-    "blob",
-    "bucket",
-    "cache",
-    "cluster",
-    "database",
-    "db",
-    "disk",
-    "domain",
-    "filesystem",
-    "image",
-    "ip",
-    "key",
-    "queue",
-    "registry",
-    "secret",
-    "snapshot",
-    "storage",
-    "table",
-    "volume",
-    "zone",
-];
+const WORDS: &str = "address backup blob bucket cache cluster database db disk domain filesystem image ip key queue \
+     registry secret snapshot storage table volume zone";
 
 /// Describes the loss when a resource of this type is deleted; `None` if nothing is lost.
 pub(super) fn of_type(kind: &str) -> Option<&'static str> {
     let (provider, name) = kind.split_once('_').unwrap_or((kind, ""));
-    if NOTHING.contains(&provider) {
+    let has = |words: &str, wanted: &str| words.split(' ').any(|word| word == wanted);
+    if has(NOTHING, provider) {
         return None;
     }
     let table = PROVIDERS.iter().find(|(name, _)| *name == provider);
     match table {
         Some((_, losses)) => losses
             .iter()
-            .find(|(_, kinds)| kinds.split(' ').any(|known| known == name))
+            .find(|(_, kinds)| has(kinds, name))
             .map(|(reason, _)| *reason),
         None => {
             let mut words = name.split('_');
             words
-                .any(|word| WORDS.contains(&word))
+                .any(|word| has(WORDS, word))
                 .then_some("its name says that it holds data or an address, which is deleted with it")
         }
     }

@@ -4,13 +4,16 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
     context::Terraform,
-    error::TerraformError,
+    error::{FIX_FIRST, TerraformError, of_resource},
     log_messages::{TerraformDiagnostic, plain},
     module::ProviderUsers,
     module_resource::ModuleResource,
     plan_command::PlanRefusal,
 };
-use konverge_base::model::{ResourceId, reference::Targets};
+use konverge_base::{
+    error::ErrorKind,
+    model::{ResourceId, reference::Targets},
+};
 use konverge_engine::runtime::PlannedResource;
 
 /// The planning result of an item.
@@ -31,14 +34,13 @@ pub(super) fn blame(
     for diagnostic in &refusal.errors {
         for subject in failed_items(diagnostic, subjects, users, refusal) {
             if !refused.iter().any(|(id, _)| id == subject.id()) {
+                let id = subject.id();
                 let error = if diagnostic.forbids_destroying() {
-                    TerraformError::ReplaceProtected {
-                        id: subject.id().clone(),
-                    }
+                    replace_protected(id)
                 } else {
-                    to_error(diagnostic, subject.id())
+                    to_error(diagnostic, id)
                 };
-                refused.push((subject.id().clone(), error));
+                refused.push((id.clone(), error));
             }
         }
     }
@@ -51,6 +53,17 @@ pub(super) fn blame(
             .map(|s| (s.id().clone(), to_error(diagnostic, s.id())))
             .collect()),
     }
+}
+
+fn replace_protected(id: &ResourceId) -> TerraformError {
+    let what = format!("`{id}` would be replaced, but `lifecycle.prevent_destroy` is set on it");
+    of_resource(ErrorKind::Terraform, id, what)
+        .hint(
+            "to replace the object, set `lifecycle.prevent_destroy: false` in the Spec; to keep the object, undo the change \
+             that forces the replacement",
+        )
+        .hint(format!("to keep the object and stop managing it: `konverge state forget STACK '{id}'`"))
+        .into()
 }
 
 /// Returns the items that an error concerns. An error in a provider's configuration concerns the items of
@@ -67,8 +80,8 @@ fn failed_items<'s>(
         found.extend(subjects.iter().filter(|s| is_one(s, &s.address.to_string())));
         found
     };
-    let served = diagnostic.subjects().flat_map(|about| users.users(about));
-    let served: HashSet<&ResourceId> = served.collect();
+    let served = diagnostic.subjects().filter_map(|about| users.get(about));
+    let served: HashSet<&ResourceId> = served.flatten().collect();
     if !served.is_empty() {
         return subjects.iter().filter(|s| served.contains(s.id())).collect();
     }
@@ -126,9 +139,7 @@ pub(super) fn without_package(
     subjects: &[ModuleResource],
     error: &TerraformError,
 ) -> Vec<(ResourceId, TerraformError)> {
-    let (TerraformError::ProviderNotFound { source_address, .. }
-    | TerraformError::ProviderHash { source_address, .. }) = error
-    else {
+    let TerraformError::Package { source_address, .. } = error else {
         return Vec::new();
     };
     let lacking = subjects.iter().filter(|s| s.provider.source == *source_address);
@@ -169,11 +180,9 @@ pub(super) fn take_out(
         let Some((id, needed)) = needy else { return };
         subjects.retain(|s| *s.id() != id);
         gone.push(id.clone());
-        let error = TerraformError::Needs {
-            id: id.clone(),
-            needs: needed,
-        };
-        answers.insert(id, Err(error));
+        let what = format!("`{id}` depends on `{needed}`, which cannot be planned");
+        let error = of_resource(ErrorKind::Terraform, &id, what).hint(FIX_FIRST);
+        answers.insert(id, Err(error.into()));
     }
 }
 

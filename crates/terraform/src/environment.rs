@@ -7,7 +7,7 @@ use std::{
 };
 
 use konverge_base::variables;
-use konverge_secrets::{is_passed, is_provider_credential};
+use konverge_secrets::is_passed;
 
 /// Terraform and its providers run briefly, and garbage collection takes a quarter of their time on small
 /// modules. A larger `GOGC` delays it, and `GOMEMLIMIT` keeps several processes from filling the memory of a
@@ -47,11 +47,6 @@ pub(super) fn compose(
         set(&mut env, name, value);
     }
     env
-}
-
-/// Returns true for a variable that only providers read, for a login at a cloud or another service.
-pub(super) fn is_of_providers(name: &OsStr) -> bool {
-    name.to_str().is_some_and(is_provider_credential)
 }
 
 /// Sets a variable, replacing an earlier value.

@@ -10,11 +10,14 @@ use serde_json::{Map, Value};
 
 use super::{
     address::{Address, PLACEHOLDER, is_identifier},
-    error::TerraformError,
+    error::{TerraformError, of_resource},
 };
-use konverge_base::model::{
-    ResourceId, masked_value,
-    reference::{MARK, Reference, Targets},
+use konverge_base::{
+    error::ErrorKind,
+    model::{
+        ResourceId, masked_value,
+        reference::{MARK, Reference, Targets},
+    },
 };
 
 /// The resources of a module, which references may name.
@@ -57,7 +60,8 @@ impl Translator<'_> {
         Ok(match given {
             unknown if masked_value::is_unknown(unknown) => Value::String(self::unknown()),
             secret if masked_value::is_secret(secret) => {
-                return Err(TerraformError::MaskedValue { id: self.id.clone() });
+                let what = format!("`{}` holds a masked value where a real one is needed", self.id);
+                return Err(of_resource(ErrorKind::Internal, self.id, what).into());
             }
             Value::String(text) => Value::String(self.text(text)?),
             Value::Array(items) => Value::Array(
@@ -86,9 +90,9 @@ impl Translator<'_> {
         if !text.contains(MARK) {
             return Ok(literal(text));
         }
-        let no_target = |_| TerraformError::NoTarget {
-            id: self.id.clone(),
-            text: text.to_owned(),
+        let no_target = |_| {
+            let what = format!("`{}` refers to a resource that does not exist: `{text}`", self.id);
+            of_resource(ErrorKind::Spec, self.id, what)
         };
         let mut template = String::new();
         let mut at = 0;

@@ -16,7 +16,7 @@ use super::{
     binary::Binary,
     command::{CommandOutput, TerraformCommand},
     environment,
-    error::TerraformError,
+    error::{TerraformError, of_file, of_output},
     log_messages::plain,
     memfd::MemoryFile,
     module::{self, ModuleFiles},
@@ -25,6 +25,8 @@ use super::{
     provider_schema::ProviderSchemas,
     providers::{self, ProviderRef},
 };
+use konverge_base::error::{ErrorKind, UserError};
+use konverge_secrets::is_provider_credential;
 
 /// Terraform, ready to run.
 pub(super) struct Installation {
@@ -70,10 +72,6 @@ pub(super) struct ModuleFolder {
     pub(super) plan: MemoryFile,
 }
 
-fn files(error: io::Error) -> TerraformError {
-    TerraformError::Files(error.into())
-}
-
 impl Installation {
     /// Finds the executable and creates an empty home for it.
     pub(super) async fn open(options: &TerraformOptions) -> Result<Self, TerraformError> {
@@ -83,12 +81,12 @@ impl Installation {
             Some(scratch) => builder.tempdir_in(scratch),
             None => builder.tempdir(),
         }
-        .map_err(files)?;
+        .map_err(of_file)?;
         std::fs::write(
             home.path().join("terraform.rc"),
             provider_cache::BASE_CONFIGURATION,
         )
-        .map_err(files)?;
+        .map_err(of_file)?;
         let env = environment::compose(
             std::env::vars_os(),
             &options.environment,
@@ -97,7 +95,7 @@ impl Installation {
         );
         let (credentials, env): (Vec<_>, Vec<_>) = env
             .into_iter()
-            .partition(|(name, _)| environment::is_of_providers(name));
+            .partition(|(name, _)| name.to_str().is_some_and(is_provider_credential));
         let binary = Binary::find(options.binary.as_deref(), &env, &options.checkout).await?;
         Ok(Self {
             binary,
@@ -120,14 +118,14 @@ impl Installation {
             return Ok(installed.clone());
         }
         // The folder is deleted again if a package of the set is not available.
-        let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(files)?;
+        let place = TempDir::with_prefix_in("providers-", self.home.path()).map_err(of_file)?;
         if !wanted.is_empty() {
             self.init(place.path(), wanted, options).await?;
         }
         let dir = place.keep();
         let lock = match std::fs::read_to_string(dir.join(LOCK_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            other => other.map_err(files)?,
+            other => other.map_err(of_file)?,
         };
         let installed = Arc::new(Installed {
             hashes: providers::read_lock_file(&lock),
@@ -150,19 +148,20 @@ impl Installation {
             .enumerate()
             .map(|(n, provider)| (provider, format!("p{n}")));
         let configuration = serde_json::json!({"terraform": module::requirements(named, &self.binary)});
-        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(files);
+        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).map_err(of_file);
         write("main.tf.json", &configuration.to_string())?;
         write(LOCK_FILE, &providers::lock_file(wanted, &self.binary))?;
         let mut args = vec!["-input=false", "-no-color", "-backend=false"];
         if wanted.values().all(|hashes| !hashes.is_empty()) {
             args.push("-lockfile=readonly");
         }
-        let packages = options.plugin_cache.as_deref().map(ProviderCache::new);
+        let folder = options.plugin_cache.as_deref();
+        let packages = folder.map(|folder| ProviderCache { folder });
         let sources = match &packages {
             Some(packages) => packages.sources(wanted.keys(), &self.binary),
             None => Vec::new(),
         };
-        let kept = packages.as_ref().map(|p| (p.folder(), sources.as_slice()));
+        let kept = packages.as_ref().map(|p| (p.folder, sources.as_slice()));
         let run = async |kept| {
             let mirror = options.mirror.as_deref();
             write("terraform.rc", &ProviderSource { mirror, kept }.configuration())?;
@@ -184,7 +183,7 @@ impl Installation {
         if let Some(packages) = &packages
             && let Err(error) = packages.keep(&dir.join(".terraform"), wanted.keys(), &self.binary)
         {
-            tracing::warn!(%error, folder = %packages.folder().display(), "the providers could not be cached");
+            tracing::warn!(%error, folder = %packages.folder.display(), "the providers could not be cached");
         }
         Ok(())
     }
@@ -197,10 +196,7 @@ impl Installation {
     ) -> Result<&'i ProviderSchemas, TerraformError> {
         let read = || async {
             let text = self.print_schemas(installed, options).await?;
-            ProviderSchemas::read(&text).map_err(|error| TerraformError::Answer {
-                step: SCHEMA,
-                why: error.into(),
-            })
+            Ok(ProviderSchemas::read(&text).map_err(|error| of_output(SCHEMA, error))?)
         };
         installed.schemas.get_or_try_init(read).await
     }
@@ -217,10 +213,7 @@ impl Installation {
         let output = command.finish(options.deadline).await?;
         match output.code {
             Some(0) => Ok(output.lines.concat()),
-            _ => Err(TerraformError::Answer {
-                step: SCHEMA,
-                why: plain(&options.secrets, &output.stderr).into(),
-            }),
+            _ => Err(of_output(SCHEMA, plain(&options.secrets, &output.stderr)).into()),
         }
     }
 
@@ -259,7 +252,7 @@ impl Installation {
                 plan,
             })
         };
-        make().map_err(files)
+        Ok(make().map_err(of_file)?)
     }
 }
 
@@ -293,27 +286,27 @@ fn init_error(output: &CommandOutput, wanted: &ProviderSet, options: &TerraformO
         Some((why.find(short)?, provider))
     });
     let Some((_, provider)) = named.min_by_key(|(at, _)| *at) else {
-        return TerraformError::Init(why.to_owned());
+        let what = format!("Terraform could not be initialized: {why}");
+        return UserError::new(ErrorKind::Terraform, what).into();
     };
-    let (source_address, version, words) = (
-        provider.source.clone(),
-        provider.version.clone(),
-        why.to_lowercase(),
-    );
-    if ["checksum", "hashes", "lock file"]
+    let ProviderRef { source, version } = provider;
+    let words = why.to_lowercase();
+    let differs = ["checksum", "hashes", "lock file"]
         .iter()
-        .any(|w| words.contains(w))
-    {
-        TerraformError::ProviderHash {
-            source_address,
-            version,
-            why: why.to_owned(),
-        }
+        .any(|w| words.contains(w));
+    let (what, hint) = if differs {
+        (
+            format!("the package of the provider {source} {version} is not the one that is allowed: {why}"),
+            "if the new package is the right one, put its hash into `terraform.providers` in the default branch's konverge.yaml; `terraform providers lock` prints it",
+        )
     } else {
-        TerraformError::ProviderNotFound {
-            source_address,
-            version,
-            why: why.to_owned(),
-        }
+        (
+            format!("the provider {source} {version} was not found: {why}"),
+            "check the provider's name and version, that the mirror (`terraform.mirror`) holds it, or that the registry can be reached",
+        )
+    };
+    TerraformError::Package {
+        source_address: source.clone(),
+        error: Box::new(UserError::new(ErrorKind::Terraform, what).hint(hint)),
     }
 }

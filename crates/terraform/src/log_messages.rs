@@ -16,24 +16,19 @@ pub(super) struct LogMessage {
     #[serde(rename = "type", default)]
     pub(super) kind: String,
     /// The resource of the message.
-    #[serde(default)]
     pub(super) hook: Option<Hook>,
     /// The diagnostic, in a message of the type `diagnostic`.
-    #[serde(default)]
     pub(super) diagnostic: Option<TerraformDiagnostic>,
 }
 
 /// The content of `apply_start`, `apply_progress`, `apply_complete` and `apply_errored`.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Hook {
-    #[serde(default)]
     pub(super) resource: Option<HookResource>,
     #[serde(default)]
     pub(super) action: String,
     /// The id of the object at the provider, once it has one.
-    #[serde(default)]
     pub(super) id_value: Option<String>,
-    #[serde(default)]
     pub(super) elapsed_seconds: Option<f64>,
 }
 
@@ -44,26 +39,21 @@ pub(super) struct HookResource {
 }
 
 /// An error or a warning.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct TerraformDiagnostic {
-    #[serde(default)]
     pub(super) severity: String,
-    #[serde(default)]
     pub(super) summary: String,
-    #[serde(default)]
     pub(super) detail: String,
     /// The resource, for messages of a provider.
-    #[serde(default)]
     address: Option<String>,
     /// The position in the module, for errors of Terraform itself. Its `code` holds text of the module, which
     /// may be secret, and is never read.
-    #[serde(default)]
     snippet: Option<Snippet>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 struct Snippet {
-    #[serde(default)]
     context: Option<String>,
 }
 
@@ -75,11 +65,7 @@ impl LogMessage {
 
     /// Returns the address of the resource that an operation concerns.
     pub(super) fn address(&self) -> Option<&str> {
-        self.hook
-            .as_ref()?
-            .resource
-            .as_ref()
-            .map(|resource| resource.addr.as_str())
+        Some(&self.hook.as_ref()?.resource.as_ref()?.addr)
     }
 }
 
@@ -91,13 +77,13 @@ impl TerraformDiagnostic {
 
     /// Returns the address of the resource that the diagnostic concerns.
     pub(super) fn address(&self) -> Option<&str> {
-        let context = self
-            .snippet
-            .as_ref()
-            .and_then(|snippet| snippet.context.as_deref());
         self.address
             .as_deref()
-            .or_else(|| context.and_then(|context| context.strip_prefix("resource.")))
+            .or_else(|| self.position()?.strip_prefix("resource."))
+    }
+
+    fn position(&self) -> Option<&str> {
+        self.snippet.as_ref()?.context.as_deref()
     }
 
     /// Returns true if `lifecycle.prevent_destroy` forbids the planned deletion.
@@ -107,11 +93,7 @@ impl TerraformDiagnostic {
 
     /// Returns all that the diagnostic may concern: an address, or a position in the module.
     pub(super) fn subjects(&self) -> impl Iterator<Item = &str> {
-        let context = self
-            .snippet
-            .as_ref()
-            .and_then(|snippet| snippet.context.as_deref());
-        self.address.as_deref().into_iter().chain(context)
+        self.address.as_deref().into_iter().chain(self.position())
     }
 
     /// Returns the text in one line, masked.

@@ -130,6 +130,15 @@ pub(super) fn true_attributes(
     sensitive: &Value,
     secrets: &Secrets,
 ) -> Map<String, Value> {
+    fn overlay_members(map: &Map<String, Value>, sensitive: &Value, secrets: &Secrets) -> Map<String, Value> {
+        let members = map.iter();
+        members
+            .map(|(key, member)| {
+                let laid = overlay_mask(member, mask_below(sensitive, key), secrets);
+                (key.clone(), laid)
+            })
+            .collect()
+    }
     fn overlay_mask(given: &Value, sensitive: &Value, secrets: &Secrets) -> Value {
         match (given, sensitive) {
             (Value::Null, _) => Value::Null,
@@ -137,16 +146,7 @@ pub(super) fn true_attributes(
             (Value::Object(_), Value::Array(blocks)) if blocks.len() == 1 => {
                 overlay_mask(given, &blocks[0], secrets)
             }
-            (Value::Object(map), _) => Value::Object(
-                map.iter()
-                    .map(|(key, member)| {
-                        (
-                            key.clone(),
-                            overlay_mask(member, mask_below(sensitive, key), secrets),
-                        )
-                    })
-                    .collect(),
-            ),
+            (Value::Object(map), _) => Value::Object(overlay_members(map, sensitive, secrets)),
             (Value::Array(items), _) => items
                 .iter()
                 .enumerate()
@@ -155,15 +155,7 @@ pub(super) fn true_attributes(
             (scalar, _) => scalar.clone(),
         }
     }
-    given
-        .iter()
-        .map(|(key, member)| {
-            (
-                key.clone(),
-                overlay_mask(member, mask_below(sensitive, key), secrets),
-            )
-        })
-        .collect()
+    overlay_members(given, sensitive, secrets)
 }
 
 /// Masks a value before and after the change if it is sensitive on either side.

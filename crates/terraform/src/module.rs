@@ -34,15 +34,7 @@ pub(super) struct ModuleFiles {
 
 /// The resources of each provider configuration, by the name that Terraform's errors use: the address of the
 /// configuration, or its position in the module.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ProviderUsers(HashMap<String, Vec<ResourceId>>);
-
-impl ProviderUsers {
-    /// Returns the resources of the configuration that an error names; empty if it names something else.
-    pub(super) fn users(&self, about: &str) -> &[ResourceId] {
-        self.0.get(about).map_or(&[], Vec::as_slice)
-    }
-}
+pub(super) type ProviderUsers = HashMap<String, Vec<ResourceId>>;
 
 /// The names of the providers and their configurations in the module.
 #[derive(Debug, Default)]
@@ -140,7 +132,7 @@ impl Names {
         for subject in subjects.iter().filter(|subject| !subject.provider.is_builtin()) {
             let place = places.get(&(subject.provider.source.as_str(), self.alias(subject)));
             for name in place.cloned().into_iter().chain([self.in_state(subject, binary)]) {
-                users.0.entry(name).or_default().push(subject.id().clone());
+                users.entry(name).or_default().push(subject.id().clone());
             }
         }
         users

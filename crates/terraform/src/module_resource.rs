@@ -4,16 +4,19 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    address::{Address, is_identifier},
-    error::TerraformError,
+    address::{Address, Addresses, is_identifier},
+    error::{TerraformError, of_resource},
     providers::{self, ProviderRef},
     resource_state::ResourceState,
 };
-use konverge_base::model::{
-    Digest, FieldPath, ResourceId,
-    claim::{IMPORT_ID, MOVED_FROM},
-    reference,
-    spec::Resource,
+use konverge_base::{
+    error::ErrorKind,
+    model::{
+        Digest, FieldPath, ResourceId,
+        claim::{IMPORT_ID, MOVED_FROM},
+        reference,
+        spec::Resource,
+    },
 };
 use konverge_engine::runtime::Item;
 use konverge_secrets::WrittenReferences;
@@ -52,6 +55,20 @@ pub(super) struct ModuleResource {
 }
 
 impl ModuleResource {
+    /// Returns a resource as the state has it.
+    pub(super) fn recorded(item: Item, holding: &ResourceState, addresses: &mut Addresses) -> Self {
+        Self {
+            address: addresses.take(holding.address.clone(), &item.id),
+            provider: holding.provider(),
+            meta: holding.meta.clone(),
+            holding: Some(holding.clone()),
+            moved_from: None,
+            made: None,
+            written: WrittenReferences::new(),
+            item,
+        }
+    }
+
     pub(super) fn id(&self) -> &ResourceId {
         &self.item.id
     }
@@ -137,8 +154,16 @@ pub(super) fn parse_desired(desired: &Resource) -> Result<(Address, ProviderRef,
     check_reserved(&desired.id, &desired.attributes)?;
     for (key, value) in &desired.extensions {
         if let Some(path) = reference_in(value, FieldPath::root().join(key)) {
-            let id = desired.id.clone();
-            return Err(TerraformError::ReferenceInExtensions { id, path });
+            let id = &desired.id;
+            let what = format!(
+                "`{id}` has a reference at `{path}` of its extensions, where references are not resolved"
+            );
+            return Err(of_resource(ErrorKind::Spec, id, what)
+                .hint(
+                    "references are resolved in attributes alone: write the value itself, or give it to the provider in the \
+                     environment of this run",
+                )
+                .into());
         }
     }
     Ok((
@@ -164,20 +189,20 @@ fn reference_in(value: &Value, path: FieldPath) -> Option<FieldPath> {
 }
 
 fn check_reserved(id: &ResourceId, attributes: &Map<String, Value>) -> Result<(), TerraformError> {
-    let reserved = |key: &str| TerraformError::Reserved {
-        id: id.clone(),
-        key: key.to_owned(),
-    };
-    if let Some(key) = RESERVED.iter().find(|key| attributes.contains_key(**key)) {
-        return Err(reserved(key));
-    }
-    match attributes.get("lifecycle") {
-        None => Ok(()),
-        Some(Value::Object(lifecycle)) if lifecycle.iter().all(|(key, value)| is_harmless(key, value)) => {
-            Ok(())
+    let is_reserved = |key: &&&str| attributes.contains_key(**key);
+    let key = match (RESERVED.iter().find(is_reserved), attributes.get("lifecycle")) {
+        (Some(key), _) => key,
+        (None, None) => return Ok(()),
+        (None, Some(Value::Object(lifecycle)))
+            if lifecycle.iter().all(|(key, value)| is_harmless(key, value)) =>
+        {
+            return Ok(());
         }
-        Some(_) => Err(reserved("lifecycle")),
-    }
+        (None, Some(_)) => "lifecycle",
+    };
+    let what = format!("`{id}` sets `{key}`, which is a Terraform meta-argument, not an attribute");
+    let hint = "remove the key from the attributes; order is set with `dependsOn`";
+    Err(of_resource(ErrorKind::Terraform, id, what).hint(hint).into())
 }
 
 /// Returns true for `lifecycle` with plain names only. Terraform reads the lists in it as expressions, so

@@ -18,7 +18,10 @@ use super::{
     secret_references::{self, ModuleSecrets},
     state_document::TerraformState,
 };
-use konverge_base::model::{ResourceId, spec::RuntimeKind};
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{ResourceId, spec::RuntimeKind},
+};
 use konverge_engine::runtime::{Item, PlannedResource, StackScope};
 use konverge_secrets::mask_resource;
 
@@ -211,9 +214,17 @@ fn require_key(
         .iter()
         .find(|s| holds_secret(s) || s.holding.as_ref().is_some_and(|h| h.is_sensitive()));
     if sensitive.is_some() || saved.is_sensitive() {
-        return Err(TerraformError::Unencrypted {
-            id: sensitive.map(|s| s.id().clone()),
-        });
+        let id = sensitive.map(ModuleResource::id);
+        let what = format!(
+            "`{}` has sensitive values, but this run has no key to encrypt Terraform's state",
+            id.map_or("this stack", ResourceId::as_str)
+        );
+        let failure = id
+            .into_iter()
+            .fold(UserError::new(ErrorKind::Secret, what), UserError::with_resource);
+        return Err(failure
+            .hint("create a key with `age-keygen`, store it as a secret of the job, and pass it in `KONVERGE_AGE_IDENTITY`")
+            .into());
     }
     Ok(())
 }

@@ -17,12 +17,11 @@ use super::{
     context::Terraform,
     error::TerraformError,
     log_messages::LogMessage,
-    prepared_plan::SavedPlanToken,
     resource_state::ResourceState,
     state_document::{InFlight, TerraformState},
 };
 use konverge_base::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{ResourceId, plan::Action},
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
@@ -56,16 +55,17 @@ async fn apply_all(
         if planned.preparation.is_none() {
             forget(runtime, scope, sink, &planned.item.id).await?;
         } else {
-            let SavedPlanToken(token) = planned.preparation.get()?;
+            let token: &String = planned.preparation.get()?;
             groups.entry(token.clone()).or_default().push(planned.item.id);
         }
     }
     for (token, ids) in groups {
         let prepared = runtime.take(&token).filter(|p| p.is_applicable(&ids));
         let Some(prepared) = prepared else {
+            let what = "the saved plan is gone or was made by another run";
+            let gone = UserError::new(ErrorKind::Terraform, what).hint("plan again: run `konverge apply`");
             for id in ids {
-                sink.record_result(&id, Err(TerraformError::PlanGone.into()))
-                    .await?;
+                sink.record_result(&id, Err(gone.clone())).await?;
             }
             continue;
         };

@@ -4,7 +4,7 @@ use std::{collections::HashSet, ffi::OsString};
 
 use super::{
     context::Terraform,
-    error::TerraformError,
+    error::{TerraformError, of_output},
     installation::{Installed, ModuleFolder},
     log_messages::{LogMessage, TerraformDiagnostic, plain},
     module::ModuleFiles,
@@ -89,8 +89,7 @@ pub(super) async fn plan(
         .finish(options.deadline)
         .await?;
     if shown.code != Some(0) {
-        let why = plain(&options.secrets, &shown.stderr).into();
-        return Err(TerraformError::Answer { step: "show", why });
+        return Err(of_output("show", plain(&options.secrets, &shown.stderr)).into());
     }
     Ok(DryRun::Saved(Box::new(SavedPlanFile {
         plan: SavedPlan::read(&shown.lines.concat())?,

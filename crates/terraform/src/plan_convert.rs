@@ -5,21 +5,24 @@ use serde_json::{Map, Value};
 use super::{
     change_display::{self, Origins},
     data_loss,
-    error::TerraformError,
+    error::of_resource,
     log_messages::LogMessage,
     masking,
     module_resource::{self, ModuleResource},
-    prepared_plan::{Ready, SavedPlanToken},
+    prepared_plan::Ready,
     renamed::{CreatedResource, SameObject},
-    saved_plan::{ResourceChange, SavedPlan},
+    saved_plan::{ResourceChange, SavedPlan, by_address},
     secret_changes,
     state_document::TerraformState,
 };
-use konverge_base::model::{
-    StackId, masked_value,
-    plan::{Action, FieldChange, ResourcePlan, Validation},
-    spec::RuntimeKind,
-    state::{Recorded, Replacement},
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        StackId, masked_value,
+        plan::{Action, FieldChange, ResourcePlan, Validation},
+        spec::RuntimeKind,
+        state::{Recorded, Replacement},
+    },
 };
 use konverge_engine::runtime::{Item, PlannedResource, Preparation, TrueValues};
 use konverge_secrets::{Secrets, mask_provider};
@@ -42,8 +45,8 @@ impl Segment<'_> {
         subjects: Vec<ModuleResource>,
         token: String,
     ) -> (Vec<PlannedResource>, Vec<Ready>) {
-        let changes = self.saved.changes();
-        let drift = self.saved.drift();
+        let changes = by_address(&self.saved.resource_changes);
+        let drift = by_address(&self.saved.resource_drift);
         // All sensitive values are collected first, so that each is masked everywhere.
         for change in changes.values().chain(drift.values()) {
             let change = &change.change;
@@ -164,14 +167,8 @@ impl Segment<'_> {
             same_object: same.map(|same| same.created),
             subject: subject.clone(),
         };
-        let protected =
-            (action == Action::Delete && module_resource::is_protected(&subject.item)).then(|| {
-                TerraformError::Protected {
-                    id: subject.id().clone(),
-                    stack: self.stack.clone(),
-                }
-                .into()
-            });
+        let is_protected = action == Action::Delete && module_resource::is_protected(&subject.item);
+        let protected = is_protected.then(|| self.protected(&subject));
         let planned = PlannedResource {
             truth,
             recorded,
@@ -179,10 +176,20 @@ impl Segment<'_> {
             expected,
             sensitive: texts.unwrap_or_default(),
             sensitive_paths: sensitive.clone(),
-            preparation: Preparation::new(SavedPlanToken(token.to_owned())),
+            preparation: Preparation::new(token.to_owned()),
             ..PlannedResource::new(subject.item, public)
         };
         (planned, ready)
+    }
+
+    fn protected(&self, subject: &ModuleResource) -> UserError {
+        let (id, stack) = (subject.id(), self.stack);
+        let what = format!("`{id}` would be destroyed, but `lifecycle.prevent_destroy` is set on it");
+        of_resource(ErrorKind::Policy, id, what)
+            .hint("to destroy it, apply its Spec with `lifecycle.prevent_destroy: false` first")
+            .hint(format!(
+                "to keep the object and stop managing it: `konverge state forget {stack} '{id}'`"
+            ))
     }
 
     /// Returns the replacement that an earlier run started, if the same resource is still desired.
@@ -331,9 +338,7 @@ impl Segment<'_> {
         notes.extend(warnings.map(|d| d.text(self.secrets)));
         notes
     }
-}
 
-impl Segment<'_> {
     /// Returns a note about the object that an earlier run left in flight when it was stopped.
     fn left_in_flight(&self, subject: &ModuleResource) -> Option<String> {
         let flight = self.book.in_flight.get(subject.id())?;

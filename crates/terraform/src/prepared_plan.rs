@@ -21,6 +21,7 @@ pub(super) struct PreparedPlan {
     pub(super) ready: Vec<Ready>,
     pub(super) users: ProviderUsers,
     pub(super) hashes: BTreeMap<ProviderRef, Vec<String>>,
+    /// The name of the plan, which its resources have as their preparation.
     pub(super) token: String,
 }
 
@@ -43,10 +44,6 @@ pub(super) struct Ready {
     /// For a deletion: the created resource that is the same object.
     pub(super) same_object: Option<ResourceId>,
 }
-
-/// The name of the saved plan in which a resource was planned.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SavedPlanToken(pub String);
 
 impl Ready {
     /// Returns true if `terraform apply` will create an object for the resource.

@@ -15,24 +15,30 @@ use super::{
 use konverge_base::model::{ResourceId, plan::Action};
 use konverge_secrets::Secrets;
 
+/// The progress of one resource.
 #[derive(Debug, Default)]
-struct ResourceProgress {
+pub(super) struct ResourceProgress {
     /// Terraform's word for the current operation, such as `create`.
-    doing: Option<String>,
+    pub(super) doing: Option<String>,
     /// The completed operations.
     done: Vec<String>,
-    /// Time when the last operation was completed.
-    complete: Option<Instant>,
+    /// Time when the resource was reported complete.
+    pub(super) complete: Option<Instant>,
     errored: bool,
     /// True if Terraform exited without reporting the result of an operation.
-    gave_up: bool,
-    /// The id of the object at the provider.
-    id: Option<String>,
+    pub(super) gave_up: bool,
+    /// The id of the object at the provider, if it was reported.
+    pub(super) id: Option<String>,
 }
 
 impl ResourceProgress {
     fn has_done(&self, step: &str) -> bool {
         self.done.iter().any(|done| done == step)
+    }
+
+    /// Returns true if an operation on the resource was started.
+    pub(super) fn was_started(&self) -> bool {
+        self.doing.is_some() || self.errored || !self.done.is_empty()
     }
 }
 
@@ -40,10 +46,11 @@ impl ResourceProgress {
 #[derive(Debug)]
 pub(super) struct ApplyProgress {
     indices: HashMap<String, usize>,
-    standings: Vec<ResourceProgress>,
+    pub(super) standings: Vec<ResourceProgress>,
     /// The expected operations of each resource, in Terraform's words.
     steps: Vec<&'static [&'static str]>,
-    diagnostics: Vec<TerraformDiagnostic>,
+    /// The errors so far.
+    pub(super) diagnostics: Vec<TerraformDiagnostic>,
 }
 
 impl ApplyProgress {
@@ -103,27 +110,6 @@ impl ApplyProgress {
         }
     }
 
-    /// Returns the time when a resource was reported complete.
-    pub(super) fn complete(&self, index: usize) -> Option<Instant> {
-        self.standings[index].complete
-    }
-
-    /// Returns Terraform's word for the current operation on a resource.
-    pub(super) fn current_action(&self, index: usize) -> Option<&str> {
-        self.standings[index].doing.as_deref()
-    }
-
-    /// Returns true if an operation on the resource was started.
-    pub(super) fn mark_started(&self, index: usize) -> bool {
-        let standing = &self.standings[index];
-        standing.doing.is_some() || standing.errored || !standing.done.is_empty()
-    }
-
-    /// Returns the id of the object at the provider, if it was reported.
-    pub(super) fn id(&self, index: usize) -> Option<&str> {
-        self.standings[index].id.as_deref()
-    }
-
     /// Marks open operations as failed after Terraform exited by itself, as none can be running. An example
     /// is the deletion of an old object after a replacement, which has no message at its end.
     pub(super) fn finish_deposed(&mut self) {
@@ -131,11 +117,6 @@ impl ApplyProgress {
             standing.gave_up = standing.doing.take().is_some();
             standing.errored |= standing.gave_up;
         }
-    }
-
-    /// Returns true if Terraform exited without reporting the result of an operation on a resource.
-    pub(super) fn gave_up(&self, index: usize) -> bool {
-        self.standings[index].gave_up
     }
 
     /// Returns the first error about an address or a position for which `is_one` is true.
@@ -159,11 +140,6 @@ impl ApplyProgress {
             }
             (all, _) => all,
         })
-    }
-
-    /// Returns the first error.
-    pub(super) fn first_error(&self) -> Option<&TerraformDiagnostic> {
-        self.diagnostics.first()
     }
 
     /// Returns the resources that may have changed although the state does not show it: operations in progress, objects

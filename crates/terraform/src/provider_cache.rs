@@ -14,21 +14,11 @@ use serde_json::Value;
 use super::{binary::Binary, providers::ProviderRef};
 
 /// The folder of the packages, with the layout of a filesystem mirror with unpacked packages.
-pub(super) struct ProviderCache {
-    folder: PathBuf,
+pub(super) struct ProviderCache<'a> {
+    pub(super) folder: &'a Path,
 }
 
-impl ProviderCache {
-    pub(super) fn new(folder: &Path) -> Self {
-        Self {
-            folder: folder.to_owned(),
-        }
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
+impl ProviderCache<'_> {
     /// Returns the sources of the providers whose packages are cached.
     pub(super) fn sources<'p>(
         &self,
@@ -54,15 +44,13 @@ impl ProviderCache {
             if place.exists() {
                 continue;
             }
-            fs::create_dir_all(&self.folder)?;
-            let new = tempfile::Builder::new()
-                .prefix(".new-")
-                .tempdir_in(&self.folder)?;
+            fs::create_dir_all(self.folder)?;
+            let new = tempfile::Builder::new().prefix(".new-").tempdir_in(self.folder)?;
             let installed = data.join("providers").join(binary.source_of(&provider.source));
             if !copy(&installed.join(&provider.version), new.path())? {
                 continue;
             }
-            fs::create_dir_all(place.parent().unwrap_or(&self.folder))?;
+            fs::create_dir_all(place.parent().unwrap_or(self.folder))?;
             // Another run may have added the same package first, which is fine.
             if let Err(error) = fs::rename(new.path(), &place)
                 && !place.is_dir()

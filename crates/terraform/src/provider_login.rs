@@ -40,10 +40,3 @@ pub(super) struct ProcessCredentials {
     pub(super) variables: Vec<(OsString, OsString)>,
     pub(super) expires: Option<Instant>,
 }
-
-impl ProcessCredentials {
-    /// Returns true if the credentials have expired by now.
-    pub(super) fn have_expired(&self) -> bool {
-        self.expires.is_some_and(|end| end <= Instant::now())
-    }
-}

@@ -8,11 +8,14 @@ use serde_json::Value;
 
 use super::{
     address_shape::{AddressShape, address_shape},
-    error::TerraformError,
+    error::{TerraformError, of_resource},
     options::TerraformOptions,
     providers::{ProviderRef, full_source},
 };
-use konverge_base::model::{FieldPath, ResourceId};
+use konverge_base::{
+    error::ErrorKind,
+    model::{FieldPath, ResourceId},
+};
 use konverge_secrets::SecretTemplate;
 
 /// Settings that a Spec may choose, by the name of the provider. They are at the top of the configuration,
@@ -159,16 +162,25 @@ pub(super) fn check(
         };
         rules.find_refused(value, &FieldPath::root(), name, allowed)
     });
-    match refused {
-        None => Ok(()),
-        Some((path, setting)) => Err(TerraformError::ProviderSetting {
-            id: id.clone(),
-            path,
-            setting,
-            provider: provider.source.clone(),
-            free,
-        }),
-    }
+    let Some((path, setting)) = refused else {
+        return Ok(());
+    };
+    let provider = &provider.source;
+    let what = format!(
+        "`{id}` configures {provider} with `{}`, whose value a Spec may not choose; a Spec chooses no identity of a provider, and no address, file or command, because it could use the job's credentials for another team or send them elsewhere",
+        path.as_str().escape_debug()
+    );
+    Err(of_resource(ErrorKind::Policy, id, what)
+        .hint(format!(
+            "remove the setting from `extensions.providerMeta`: the platform team sets it in the job's environment; a Spec may choose {}, but no address in them",
+            free.replace(' ', ", ")
+        ))
+        .hint(format!(
+            "to let Specs choose it, the platform team adds the allowed values (for a switch: `NAME=VALUE`) to the default branch's konverge.yaml, as `provider_identities: {{{provider}: [VALUE]}}` of a rule for this stack or of `terraform`, or, for an address, in the same way under `terraform.provider_addresses`; any value but an address: `terraform.credential_settings: [{}]`",
+            setting.escape_debug()
+        ))
+        .hint("a credential may be a reference to a secret that this stack may read, such as `ref+STORE://PATH#/KEY`")
+        .into())
 }
 
 /// Returns the settings that a Spec may choose, by the provider's name without host and namespace.

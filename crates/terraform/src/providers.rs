@@ -4,10 +4,17 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
 
-use super::{binary::Binary, error::TerraformError, options::AllowedProvider};
-use konverge_base::model::{
-    ResourceId,
-    spec::{Resource, terraform_type},
+use super::{
+    binary::Binary,
+    error::{TerraformError, of_resource},
+    options::AllowedProvider,
+};
+use konverge_base::{
+    error::ErrorKind,
+    model::{
+        ResourceId,
+        spec::{Resource, terraform_type},
+    },
 };
 
 /// The default host of sources.
@@ -27,15 +34,17 @@ pub(super) struct ProviderRef {
 impl ProviderRef {
     /// Parses the provider in `extensions.provider`: `[host/]namespace/name/version`.
     pub(super) fn from_resource(resource: &Resource) -> Result<Self, TerraformError> {
-        let wrong = |why: String| TerraformError::NoProvider {
-            id: resource.id.clone(),
-            why,
+        let id = &resource.id;
+        let wrong = |why: &str| {
+            of_resource(ErrorKind::Spec, id, format!("`{id}` names no provider: {why}")).hint(
+                "set `extensions.provider` to `host/namespace/name/version`, as in `registry.terraform.io/hashicorp/aws/5.0.1`",
+            )
         };
         let Some(text) = resource.extensions.get("provider").and_then(Value::as_str) else {
             return if terraform_type(&resource.id, &resource.extensions) == Some("terraform_data") {
                 Ok(Self::builtin())
             } else {
-                Err(wrong("`extensions.provider` is missing".to_owned()))
+                Err(wrong("`extensions.provider` is missing").into())
             };
         };
         let shown = || text.escape_debug().to_string();
@@ -46,14 +55,14 @@ impl ProviderRef {
         let (source, version) = match parts.as_slice() {
             [host, namespace, name, version] => (format!("{host}/{namespace}/{name}"), *version),
             [namespace, name, version] => (format!("{DEFAULT_HOST}/{namespace}/{name}"), *version),
-            _ => return Err(wrong(format!("`{}` has not four parts", shown()))),
+            _ => return Err(wrong(&format!("`{}` has not four parts", shown())).into()),
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:+".contains(c);
         if parts
             .iter()
             .any(|part| part.is_empty() || part.starts_with('.') || !part.chars().all(plain))
         {
-            return Err(wrong(format!("`{}` is not a provider's address", shown())));
+            return Err(wrong(&format!("`{}` is not a provider's address", shown())).into());
         }
         Ok(Self {
             source: source.to_lowercase(),
@@ -123,21 +132,28 @@ pub(super) fn check_allowed<'a>(
         .iter()
         .filter(|a| full_source(&a.source) == provider.source)
         .collect();
-    match listed
+    let ProviderRef { source, version } = provider;
+    if let Some(found) = listed
         .iter()
-        .find(|a| a.version.trim_start_matches('v') == provider.version)
+        .find(|a| a.version.trim_start_matches('v') == version)
     {
-        Some(found) => Ok(&found.hashes),
-        None => Err(TerraformError::NotAllowed {
-            id: id.clone(),
-            source_address: provider.source.clone(),
-            version: provider.version.clone(),
-            allowed: listed
-                .iter()
-                .map(|a| format!("{} {}", a.source, a.version))
-                .collect(),
-        }),
+        return Ok(&found.hashes);
     }
+    let allowed: Vec<_> = listed
+        .iter()
+        .map(|a| format!("{} {}", a.source, a.version))
+        .collect();
+    let what = format!("`{id}` needs the provider {source} {version}, which is not allowed here");
+    Err(of_resource(ErrorKind::Policy, id, what)
+        .hint(format!(
+            "to allow it, add `{{source: {source}, version: {version}, hashes: […]}}` to `terraform.providers` in the default branch's konverge.yaml"
+        ))
+        .hint(if allowed.is_empty() {
+            "no version of this provider is allowed now".to_owned()
+        } else {
+            format!("allowed now: {}", allowed.join(", "))
+        })
+        .into())
 }
 
 /// Returns the dependency lock file for these providers, which allows only packages with these hashes.

@@ -6,7 +6,7 @@ use super::{
     address::Addresses,
     context::Terraform,
     diagnostics_map::blame,
-    error::TerraformError,
+    error::{TerraformError, of_resource},
     module,
     module_resource::ModuleResource,
     plan_command::{self, DryRun},
@@ -15,11 +15,10 @@ use super::{
     state_document::TerraformState,
 };
 use konverge_base::{
-    error::chain,
+    error::{ErrorKind, chain},
     model::{ResourceId, health::Health},
 };
 use konverge_engine::runtime::{Item, ObservedObject, StackScope};
-use konverge_secrets::WrittenReferences;
 
 /// Returns the live objects as a refresh finds them; `None` for an object that is not in the state or no
 /// longer exists. Terraform knows no health of an object.
@@ -39,27 +38,14 @@ pub(super) async fn observe(
         };
         let provider = holding.provider();
         if !provider.is_builtin() {
-            let listed = super::providers::check_allowed(&options.providers, &item.id, &provider)?;
-            let hashes = if listed.is_empty() {
-                book.hashes_of(&provider)
-            } else {
-                listed
-            };
-            providers.insert(provider.clone(), hashes.to_vec());
+            let hashes = book.allowed_hashes(options, &item.id, &provider)?;
+            providers.insert(provider, hashes.to_vec());
         }
-        subjects.push(ModuleResource {
-            item: Item {
-                desired: None,
-                ..item.clone()
-            },
-            address: addresses.take(holding.address.clone(), &item.id),
-            provider,
-            meta: holding.meta.clone(),
-            holding: Some(holding.clone()),
-            moved_from: None,
-            made: None,
-            written: WrittenReferences::new(),
-        });
+        let item = Item {
+            desired: None,
+            ..item.clone()
+        };
+        subjects.push(ModuleResource::recorded(item, holding, &mut addresses));
     }
     let mut live = HashMap::new();
     let mut refused: HashMap<ResourceId, TerraformError> = HashMap::new();
@@ -70,8 +56,11 @@ pub(super) async fn observe(
         .partition(|subject| !secret_references::refers(&subject.meta));
     let mut subjects = configured;
     for subject in unasked {
-        let id = subject.id().clone();
-        refused.insert(id.clone(), TerraformError::ProviderNeedsSecret { id });
+        let id = subject.id();
+        let what = format!(
+            "`{id}` was not refreshed: the configuration of its provider refers to a secret, and only an apply reads secrets"
+        );
+        refused.insert(id.clone(), of_resource(ErrorKind::Terraform, id, what).into());
     }
     while !subjects.is_empty() {
         match refresh(runtime, &subjects, &providers).await? {
@@ -80,9 +69,9 @@ pub(super) async fn observe(
                 for subject in subjects.drain(..) {
                     if let Some(found) = refreshed.get(subject.address.to_string().as_str()) {
                         super::masking::mask_object(
-                            found.values,
+                            &found.values,
                             &serde_json::Value::Null,
-                            found.sensitive,
+                            &found.sensitive_values,
                             &options.secrets,
                         );
                         live.insert(subject.id().clone(), found.values.clone());
@@ -104,22 +93,14 @@ pub(super) async fn observe(
         .iter()
         .map(|item| {
             let live = live.remove(&item.id);
-            if let Some(error) = refused.get(&item.id) {
-                return ObservedObject {
-                    id: item.id.clone(),
-                    live: None,
-                    health: (Health::Unknown, chain(error)),
-                    waiting: None,
-                    is_suspended_by_spec: false,
-                };
-            }
-            let health = match (&live, book.in_flight.get(&item.id)) {
-                (Some(_), _) => (Health::Ready, String::new()),
-                (None, Some(flight)) => (
+            let health = match (refused.get(&item.id), &live, book.in_flight.get(&item.id)) {
+                (Some(error), ..) => (Health::Unknown, chain(error)),
+                (None, Some(_), _) => (Health::Ready, String::new()),
+                (None, None, Some(flight)) => (
                     Health::Unknown,
                     format!("an earlier run was stopped during its {}", flight.action),
                 ),
-                (None, None) => (Health::Failed, "it is not there".to_owned()),
+                (None, None, None) => (Health::Failed, "it is not there".to_owned()),
             };
             ObservedObject {
                 id: item.id.clone(),

@@ -6,16 +6,19 @@ use serde_json::Map;
 
 use super::{
     address::Addresses,
-    error::TerraformError,
+    error::{TerraformError, of_resource},
     module_resource::{self, ModuleResource},
     options::TerraformOptions,
     provider_settings,
     providers::{self, ProviderRef},
     state_document::TerraformState,
 };
-use konverge_base::model::{
-    ResourceId,
-    spec::{Resource, RuntimeKind},
+use konverge_base::{
+    error::ErrorKind,
+    model::{
+        ResourceId,
+        spec::{Resource, RuntimeKind},
+    },
 };
 use konverge_engine::runtime::Item;
 use konverge_secrets::WrittenReferences;
@@ -99,17 +102,8 @@ fn resolve_item(
 ) -> Result<ModuleResource, TerraformError> {
     let held = book.resources.get(&item.id);
     let Some(desired) = &item.desired else {
-        let holding = held.expect("an item without a holding is forgotten").clone();
-        return Ok(ModuleResource {
-            address: addresses.take(holding.address.clone(), &item.id),
-            provider: holding.provider(),
-            meta: holding.meta.clone(),
-            holding: Some(holding),
-            moved_from: None,
-            made: None,
-            written: WrittenReferences::new(),
-            item,
-        });
+        let holding = held.expect("an item without a holding is forgotten");
+        return Ok(ModuleResource::recorded(item, holding, addresses));
     };
     let (address, provider, meta) = module_resource::parse_desired(desired)?;
     // The state moves from the id in the Spec, or from the id that this resource had before ids were
@@ -127,11 +121,10 @@ fn resolve_item(
         None => held,
     };
     if let Some(holding) = holding.filter(|h| h.address.kind != address.kind) {
-        return Err(TerraformError::TypeChanged {
-            id: item.id.clone(),
-            from: holding.address.kind.clone(),
-            to: address.kind,
-        });
+        let (id, from, to) = (&item.id, &holding.address.kind, address.kind);
+        let what = format!("the type of `{id}` would change from `{from}` to `{to}`");
+        let hint = "give the new resource another id; the old resource is then deleted";
+        return Err(of_resource(ErrorKind::Terraform, id, what).hint(hint).into());
     }
     Ok(ModuleResource {
         address: addresses.take(address, &item.id),
@@ -183,12 +176,12 @@ fn admit(
         // Terraform runs one version of a provider, so a deletion uses that of the other resources.
         Some(other) if subject.item.desired.is_none() => subject.provider = other,
         Some(other) => {
-            return Err(TerraformError::TwoVersions {
-                id: subject.id().clone(),
-                source_address: subject.provider.source.clone(),
-                version: subject.provider.version.clone(),
-                other: other.version,
-            });
+            let (id, ProviderRef { source, version }) = (subject.id(), &subject.provider);
+            let other = other.version;
+            let what =
+                format!("`{id}` needs {source} {version}, but another resource of the stack needs {other}");
+            let hint = "give all resources of the stack the same version of it";
+            return Err(of_resource(ErrorKind::Terraform, id, what).hint(hint).into());
         }
         None => {}
     }
@@ -197,12 +190,7 @@ fn admit(
     if let Some(desired) = &subject.item.desired {
         check_provider_settings(desired, options)?;
     }
-    let listed = providers::check_allowed(&options.providers, subject.id(), &subject.provider)?;
-    let hashes = if listed.is_empty() {
-        book.hashes_of(&subject.provider)
-    } else {
-        listed
-    };
+    let hashes = book.allowed_hashes(options, subject.id(), &subject.provider)?;
     providers.insert(subject.provider.clone(), hashes.to_vec());
     Ok(subject)
 }
@@ -286,8 +274,9 @@ mod tests {
         ];
         let drafts = draft(items, &TerraformState::default(), &HashMap::new(), &options());
         assert_eq!(drafts.subjects.len(), 1);
-        assert!(matches!(drafts.failed[0].1, TerraformError::TwoVersions { .. }));
-        assert!(matches!(drafts.failed[1].1, TerraformError::NotAllowed { .. }));
+        let [two_versions, not_allowed] = [0, 1].map(|at| drafts.failed[at].1.to_string());
+        assert!(two_versions.ends_with("another resource of the stack needs 1.0.0"));
+        assert!(not_allowed.ends_with("which is not allowed here"));
         assert_eq!(drafts.providers.len(), 1);
     }
 

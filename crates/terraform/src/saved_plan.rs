@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::error::TerraformError;
+use super::error::{TerraformError, of_output};
 
 /// The parts of a saved plan that Konverge uses.
 #[derive(Debug, Clone, Deserialize)]
@@ -18,7 +18,6 @@ pub(super) struct SavedPlan {
     /// The differences between the live objects and the state.
     #[serde(default)]
     pub(super) resource_drift: Vec<ResourceChange>,
-    #[serde(default)]
     prior_state: Option<PriorState>,
 }
 
@@ -29,10 +28,8 @@ pub(super) struct ResourceChange {
     #[serde(default)]
     pub(super) mode: String,
     /// The key of a deposed object, which a failed replacement left; `None` for the current object.
-    #[serde(default)]
     pub(super) deposed: Option<String>,
     pub(super) change: PlannedChange,
-    #[serde(default)]
     pub(super) action_reason: Option<String>,
 }
 
@@ -55,7 +52,6 @@ pub(super) struct PlannedChange {
     #[serde(default)]
     pub(super) replace_paths: Vec<Vec<Value>>,
     /// Set if the object is imported.
-    #[serde(default)]
     pub(super) importing: Option<Value>,
 }
 
@@ -76,7 +72,6 @@ pub(super) enum PlannedAction {
 
 #[derive(Debug, Clone, Deserialize)]
 struct PriorState {
-    #[serde(default)]
     values: Option<StateValues>,
 }
 
@@ -93,46 +88,29 @@ struct RootModule {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct StateResource {
+pub(super) struct StateResource {
     address: String,
     #[serde(default)]
-    values: Value,
+    pub(super) values: Value,
     #[serde(default)]
-    sensitive_values: Value,
-}
-
-/// An object in the state that the refresh of the plan found.
-pub(super) struct Refreshed<'p> {
-    pub(super) values: &'p Value,
-    pub(super) sensitive: &'p Value,
+    pub(super) sensitive_values: Value,
 }
 
 impl SavedPlan {
     /// Parses the output of `terraform show -json`.
     pub(super) fn read(text: &str) -> Result<Self, TerraformError> {
-        let wrong = |why: String| TerraformError::Answer {
-            step: "show",
-            why: why.into(),
-        };
         let plan: Self = serde_json::from_str(text).map_err(|error| {
             // The message of serde_json may quote the plan, so only the position is shown.
-            wrong(format!("line {}, column {}", error.line(), error.column()))
+            of_output(
+                "show",
+                format!("line {}, column {}", error.line(), error.column()),
+            )
         })?;
         if !plan.format_version.starts_with("1.") {
             let version = plan.format_version.escape_debug();
-            return Err(wrong(format!("its format version is `{version}`, not 1")));
+            return Err(of_output("show", format!("its format version is `{version}`, not 1")).into());
         }
         Ok(plan)
-    }
-
-    /// Returns the changes of the current objects, by address.
-    pub(super) fn changes(&self) -> HashMap<&str, &ResourceChange> {
-        index(&self.resource_changes)
-    }
-
-    /// Returns the drift of the current objects, by address.
-    pub(super) fn drift(&self) -> HashMap<&str, &ResourceChange> {
-        index(&self.resource_drift)
     }
 
     /// Returns the addresses with deposed objects, which the plan would delete.
@@ -142,19 +120,12 @@ impl SavedPlan {
     }
 
     /// Returns the objects as the refresh found them, by address.
-    pub(super) fn refreshed(&self) -> HashMap<&str, Refreshed<'_>> {
+    pub(super) fn refreshed(&self) -> HashMap<&str, &StateResource> {
         let values = self.prior_state.as_ref().and_then(|state| state.values.as_ref());
-        let resources = values.map_or(&[][..], |values| values.root_module.resources.as_slice());
-        resources
-            .iter()
-            .map(|r| {
-                let refreshed = Refreshed {
-                    values: &r.values,
-                    sensitive: &r.sensitive_values,
-                };
-                (r.address.as_str(), refreshed)
-            })
-            .collect()
+        let resources = values
+            .into_iter()
+            .flat_map(|values| &values.root_module.resources);
+        resources.map(|r| (r.address.as_str(), r)).collect()
     }
 
     /// Returns true if the plan contains a sensitive value.
@@ -167,7 +138,8 @@ impl SavedPlan {
     }
 }
 
-fn index(changes: &[ResourceChange]) -> HashMap<&str, &ResourceChange> {
+/// Returns the changes of the current objects, by address.
+pub(super) fn by_address(changes: &[ResourceChange]) -> HashMap<&str, &ResourceChange> {
     changes
         .iter()
         .filter(|c| c.deposed.is_none() && (c.mode == "managed" || c.mode.is_empty()))

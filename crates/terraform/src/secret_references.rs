@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::{
-    binary::{Binary, BinaryKind},
-    error::TerraformError,
+    binary::Binary,
+    error::{TerraformError, of_resource},
     expression::unknown,
     module_resource::ModuleResource,
     provider_schema::{Keeping, ProviderSchemas},
@@ -104,19 +104,19 @@ async fn fill_in(
     subject: &mut ModuleResource,
 ) -> Result<(), TerraformError> {
     let id = subject.id().clone();
-    let mut written = WrittenReferences::new();
-    // A deleted resource keeps the configuration of its last apply, with the versions of that time.
     let before = TerraformRecord::references_of(subject.item.prior.as_ref());
-    if let Some(desired) = &mut subject.item.desired {
-        let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));
-        let noted = fill_in_texts(resolver, &id, &before, &mut attributes).await;
-        if let Value::Object(attributes) = attributes {
-            desired.attributes = attributes;
-        }
-        written = noted?;
-        let none = WrittenReferences::new();
-        fill_in_texts(resolver, &id, &none, &mut subject.meta).await?;
+    // A deleted resource keeps the configuration of its last apply, with the versions of that time.
+    let Some(desired) = &mut subject.item.desired else {
+        return Ok(());
+    };
+    let mut attributes = Value::Object(std::mem::take(&mut desired.attributes));
+    let noted = fill_in_texts(resolver, &id, &before, &mut attributes).await;
+    if let Value::Object(attributes) = attributes {
+        desired.attributes = attributes;
     }
+    let written = noted?;
+    let none = WrittenReferences::new();
+    fill_in_texts(resolver, &id, &none, &mut subject.meta).await?;
     subject.written = written;
     Ok(())
 }
@@ -134,22 +134,19 @@ async fn fill_in_texts(
         };
         // The text would change when the reference to another resource in it is resolved, and no longer match.
         if text.contains(reference::MARK) {
-            return Err(TerraformError::MixedReferences { id: id.clone(), path });
+            let what = format!("`{id}`: the text at `{path}` refers to a secret and to another resource");
+            let hint = "write the reference to the secret alone, or with plain text around it";
+            return Err(of_resource(ErrorKind::Secret, id, what).hint(hint).into());
         }
-        let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(id)))?;
-        let versions = template
-            .versions(resolver)
-            .await
-            .map_err(TerraformError::Secret)?;
+        let resolver = resolver.ok_or_else(|| no_store(id))?;
+        let versions = template.versions(resolver).await?;
         let mut noted = WrittenReference::new(&template, &versions);
         let rotated = resolver.rotated();
         if let Some(before) = before.get(&path).filter(|before| before.stays(&noted, rotated)) {
             noted = before.clone();
         }
         if template.is_plain() {
-            let text = template
-                .with_versions(&noted.versions())
-                .map_err(TerraformError::Secret)?;
+            let text = template.with_versions(&noted.versions())?;
             if let Some(leaf) = value.pointer_mut(path.as_str()) {
                 *leaf = Value::String(text);
             }
@@ -171,11 +168,9 @@ pub(super) fn check_places(
             let kind = &subject.address.kind;
             match schemas.keeping(&name(&subject.provider.source), kind, path) {
                 Keeping::Nowhere => None,
-                Keeping::InState { write_only } => Some(TerraformError::SecretPlace {
-                    id: subject.id().clone(),
-                    path: path.clone(),
-                    write_only,
-                }),
+                Keeping::InState { write_only } => {
+                    Some(would_be_stored(subject.id(), path, write_only.as_deref()))
+                }
             }
         })
     };
@@ -185,19 +180,31 @@ pub(super) fn check_places(
         .collect()
 }
 
+fn would_be_stored(id: &ResourceId, path: &FieldPath, write_only: Option<&str>) -> TerraformError {
+    let what = format!(
+        "`{id}`: a reference to a secret is not allowed at `{path}`: Terraform would store the value in its state"
+    );
+    let hint = match write_only {
+        Some(name) => format!(
+            "write the reference to `{name}`, which is write-only; `{name}_version` with `?as=version` updates it when \
+             the secret moves"
+        ),
+        None => "a reference stands in a write-only attribute or in `extensions.providerMeta`; `?as=version` gives the \
+             version, which may stand in any attribute"
+            .to_owned(),
+    };
+    of_resource(ErrorKind::Secret, id, what).hint(hint).into()
+}
+
 /// Checks the version: ephemeral variables and write-only attributes need Terraform or OpenTofu 1.11.
 pub(super) fn check_version(binary: &Binary) -> Result<(), TerraformError> {
     let mut parts = binary.version.split(['.', '-']).map(str::parse::<u32>);
     let (major, minor) = (parts.next(), parts.next());
     match (major, minor) {
-        (Some(Ok(1)), Some(Ok(minor))) if minor < 11 => Err(TerraformError::Version {
-            path: binary.path.clone(),
-            found: format!("{} {}", binary.make, binary.version),
-            needed: match binary.make {
-                BinaryKind::Terraform => "Terraform 1.11 or newer, for a reference to a secret,",
-                BinaryKind::OpenTofu => "OpenTofu 1.11 or newer, for a reference to a secret,",
-            },
-        }),
+        (Some(Ok(1)), Some(Ok(minor))) if minor < 11 => Err(binary.too_old(&format!(
+            "{} 1.11 or newer, for a reference to a secret,",
+            binary.make
+        ))),
         _ => Ok(()),
     }
 }
@@ -241,7 +248,7 @@ impl ModuleSecrets {
             let Some(template) = parse(&text)? else {
                 continue;
             };
-            let resolver = resolver.ok_or_else(|| TerraformError::Secret(no_store(subject.id())))?;
+            let resolver = resolver.ok_or_else(|| no_store(subject.id()))?;
             let has_values = resolver.has_values();
             let of = SecretText { text, place };
             // Recorded before the check for a known text, because several providers may use the same text.
@@ -253,8 +260,7 @@ impl ModuleSecrets {
             }
             let value = match (has_values, place) {
                 (true, _) => {
-                    let value = template.value(resolver, place_of_text).await;
-                    let value = value.map_err(TerraformError::Secret)?;
+                    let value = template.value(resolver, place_of_text).await?;
                     Some(String::from_utf8_lossy(&value).into_owned())
                 }
                 // A preview reads no values, so the attribute gets the reference itself.
@@ -337,18 +343,14 @@ fn variable(number: usize) -> String {
     format!("konverge_secret_{number}")
 }
 
-fn parse(text: &str) -> Result<Option<SecretTemplate>, TerraformError> {
-    SecretTemplate::parse(text)
-        .map_err(|error| TerraformError::Secret(UserError::from_error(ErrorKind::Secret, error)))
+fn parse(text: &str) -> Result<Option<SecretTemplate>, UserError> {
+    SecretTemplate::parse(text).map_err(|error| UserError::from_error(ErrorKind::Secret, error))
 }
 
 fn no_store(id: &ResourceId) -> UserError {
-    UserError::new(
-        ErrorKind::Secret,
-        format!("`{id}` refers to a secret, but this run has no secret store"),
-    )
-    .with_resource(id)
-    .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
+    let what = format!("`{id}` refers to a secret, but this run has no secret store");
+    of_resource(ErrorKind::Secret, id, what)
+        .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
 }
 
 /// Returns true if a text in the value contains a reference.

@@ -9,12 +9,13 @@ use serde_json::Value;
 use super::{
     address::Address,
     error::TerraformError,
-    providers::ProviderRef,
+    options::TerraformOptions,
+    providers::{ProviderRef, check_allowed},
     resource_state::ResourceState,
     state_encryption::{self, StateEncryption},
 };
 use konverge_base::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{ResourceId, state::Replacement},
 };
 
@@ -94,12 +95,10 @@ impl TerraformState {
         };
         // The parser's message could quote the decrypted data, so it is not shown.
         let book: Self = serde_json::from_value(state_encryption::open(key, stored)?)
-            .map_err(|_| TerraformError::Damaged("does not have the expected format".to_owned()))?;
+            .map_err(|_| damaged("does not have the expected format"))?;
         if book.version != 1 {
-            return Err(TerraformError::Damaged(format!(
-                "has version {}, and this Konverge reads 1",
-                book.version
-            )));
+            let version = book.version;
+            return Err(damaged(&format!("has version {version}, and this Konverge reads 1")).into());
         }
         Ok(book)
     }
@@ -114,16 +113,25 @@ impl TerraformState {
 
     /// Returns the document as it is stored.
     pub(super) fn seal(&self, key: Option<&dyn StateEncryption>) -> Result<Value, TerraformError> {
-        let document = serde_json::to_value(self)
-            .map_err(|_| TerraformError::Damaged("cannot be written".to_owned()))?;
+        let document = serde_json::to_value(self).map_err(|_| damaged("cannot be written"))?;
         state_encryption::seal(key, &document)
     }
 
-    /// Returns the hashes of a provider's package at its first use.
-    pub(super) fn hashes_of(&self, provider: &ProviderRef) -> &[String] {
-        self.hashes
-            .get(&format!("{} {}", provider.source, provider.version))
-            .map_or(&[], Vec::as_slice)
+    /// Returns the allowed hashes of a provider's package: the listed ones, or those at its first use.
+    ///
+    /// # Errors
+    /// The provider is not listed.
+    pub(super) fn allowed_hashes<'a>(
+        &'a self,
+        options: &'a TerraformOptions,
+        id: &ResourceId,
+        provider: &ProviderRef,
+    ) -> Result<&'a [String], TerraformError> {
+        let listed = check_allowed(&options.providers, id, provider)?;
+        let first = self
+            .hashes
+            .get(&format!("{} {}", provider.source, provider.version));
+        Ok(first.filter(|_| listed.is_empty()).map_or(listed, Vec::as_slice))
     }
 
     /// Records the hashes of a provider's package.
@@ -134,6 +142,10 @@ impl TerraformState {
                 .or_insert_with(|| hashes.to_vec());
         }
     }
+}
+
+fn damaged(why: &str) -> UserError {
+    UserError::new(ErrorKind::State, format!("a document of Terraform's state {why}"))
 }
 
 /// Removes resources from the document without changing live objects. Returns the ids that were in it.
@@ -199,10 +211,9 @@ mod tests {
         assert!(!stored.to_string().contains("hunter2222"));
         let data = BTreeMap::from([(STATE.to_owned(), stored)]);
         assert_eq!(TerraformState::open(&data, Some(&key)).unwrap(), book);
-        assert!(matches!(
-            TerraformState::open(&data, None),
-            Err(TerraformError::KeyMissing)
-        ));
+        let closed = UserError::from(TerraformState::open(&data, None).unwrap_err());
+        assert!(closed.message.contains("no key to decrypt it"), "{closed}");
+        assert_eq!((closed.kind, closed.hints.len()), (ErrorKind::Secret, 1));
         assert_eq!(
             TerraformState::open(&BTreeMap::new(), None).unwrap(),
             TerraformState::default()

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::{SpecError, parse, reserved_markers};
 use konverge_base::{
+    error::{ErrorKind, UserError},
     model::{RepoPath, spec::Spec},
     yaml,
 };
@@ -32,16 +33,11 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
         .map(|(index, resource)| (resource.id.clone(), format!("resource {} of the Spec", index + 1)))
         .collect();
     for (path, content) in files {
-        let in_file = |line, column, message| SpecError::Text {
-            file: path.as_str().to_owned(),
-            line,
-            column,
-            message,
-        };
+        let refused = |message: &str| UserError::new(ErrorKind::Spec, message);
         let text = std::str::from_utf8(content.as_ref())
-            .map_err(|_| in_file(None, None, "is not UTF-8".to_owned()))?;
-        let documents =
-            yaml::documents(text).map_err(|error| in_file(error.line, error.column, error.message))?;
+            .map_err(|_| refused("is not UTF-8").at(path.as_str(), None, None))?;
+        let documents = yaml::documents(text)
+            .map_err(|error| refused(&error.message).at(path.as_str(), error.line, error.column))?;
         for (index, document) in documents.iter().enumerate() {
             let origin = if documents.len() > 1 {
                 format!("{path}, document {}", index + 1)
@@ -49,11 +45,8 @@ pub fn append_crds<B: AsRef<[u8]>>(spec: &mut Spec, files: &[(RepoPath, B)]) -> 
                 path.to_string()
             };
             if document.get("apiVersion").is_none() || document.get("kind").is_none() {
-                return Err(in_file(
-                    None,
-                    None,
-                    "is not a Kubernetes object: it has no `apiVersion` and `kind`".to_owned(),
-                ));
+                let what = "is not a Kubernetes object: it has no `apiVersion` and `kind`";
+                return Err(refused(what).at(path.as_str(), None, None).into());
             }
             let resource = parse::read_resource(document, &origin)?;
             parse::add(resource, origin, spec, &mut seen)?;
@@ -91,7 +84,7 @@ mod tests {
         let ids: Vec<_> = spec.resources.iter().map(|r| r.id.name()).collect();
         assert_eq!(ids, ["b.x", "c.x", "z.x"]);
         let error = append_crds(&mut spec, &given[..1]).unwrap_err();
-        assert!(matches!(error, SpecError::Duplicate { .. }), "{error}");
+        assert!(error.to_string().contains("is already that of"), "{error}");
     }
 
     #[test]

@@ -40,58 +40,10 @@ pub enum Edge {
     Hook,
 }
 
-/// The error of a Spec whose resources have no valid order.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what each field is")]
-pub enum GraphError {
-    /// Two resources have the same id.
-    #[error("the id `{0}` occurs more than once in the Spec")]
-    Duplicate(ResourceId),
-    /// `dependsOn` names a resource that does not exist.
-    #[error("`{from}` depends on `{missing}`, which is not in the Spec")]
-    Missing {
-        /// The resource with the `dependsOn`.
-        from: ResourceId,
-        /// The missing resource.
-        missing: ResourceId,
-        /// An id in the Spec that differs from the missing one only in upper and lower case.
-        spelling: Option<ResourceId>,
-    },
-    /// A reference cannot be resolved.
-    #[error("in `{from}`: {source}")]
-    Reference {
-        /// The resource with the reference.
-        from: ResourceId,
-        source: Unreadable,
-    },
-    /// A dependency cycle: each resource waits for the next, the last for the first.
-    #[error("these resources wait for each other: {}", cycle_text(.0))]
-    Cycle(Vec<ResourceId>),
-}
-
-fn cycle_text(cycle: &[ResourceId]) -> String {
+/// Returns the ids of a cycle: `a` → `b` → `a`.
+pub(super) fn cycle_text(cycle: &[ResourceId]) -> String {
     let ids = cycle.iter().chain(cycle.first()).map(|id| format!("`{id}`"));
     ids.collect::<Vec<_>>().join(" → ")
-}
-
-impl From<GraphError> for UserError {
-    fn from(error: GraphError) -> Self {
-        let failure = UserError::new(ErrorKind::Spec, error.to_string());
-        match error {
-            GraphError::Duplicate(_) => failure.hint("give each resource an id of its own"),
-            GraphError::Missing { spelling: Some(spelling), .. } => {
-                failure.hint(format!("the Spec has `{spelling}`: write both in the same way"))
-            }
-            GraphError::Missing { missing, .. } => {
-                failure.hint(format!("add `{missing}` to the stack, or remove it from `dependsOn`"))
-            }
-            GraphError::Reference { source, .. } => match source {
-                Unreadable::NoTarget { nearest: Some(id), .. } => failure.hint(format!("did you mean `{id}`?")),
-                _ => failure.hint("a reference is written `$kusion_path.<id>.<path>`, for instance `$kusion_path.v1:Service:ns:web.spec.ports[0].port`"),
-            },
-            GraphError::Cycle(_) => failure.hint("remove one of these `dependsOn` or references"),
-        }
-    }
 }
 
 /// The index of each edge by its two nodes. A lookup in the graph itself would take time linear in a node's neighbours.
@@ -108,38 +60,41 @@ impl ResourceGraph {
     /// Builds the graph of a Spec.
     ///
     /// # Errors
-    /// See [`GraphError`].
-    pub fn from_spec(resources: &[Resource]) -> Result<Self, GraphError> {
+    /// The resources have no valid order: an id occurs twice or is missing, a reference cannot be read, or dependencies
+    /// form a cycle.
+    pub fn from_spec(resources: &[Resource]) -> Result<Self, UserError> {
+        let refused = |what: String| UserError::new(ErrorKind::Spec, what);
         let mut graph = Self::default();
         for resource in resources {
             if graph.index.contains_key(&resource.id) {
-                return Err(GraphError::Duplicate(resource.id.clone()));
+                let what = format!("the id `{}` occurs more than once in the Spec", resource.id);
+                return Err(refused(what).hint("give each resource an id of its own"));
             }
             graph.add(&resource.id);
         }
         let mut known = KnownEdges::new();
         let targets: Targets = resources.iter().map(|resource| &resource.id).collect();
         for resource in resources {
+            let from = &resource.id;
             for dependency in &resource.depends_on {
                 if !graph.index.contains_key(dependency) {
-                    return Err(GraphError::Missing {
-                        from: resource.id.clone(),
-                        missing: dependency.clone(),
-                        spelling: graph
-                            .ids()
-                            .find(|id| id.as_str().eq_ignore_ascii_case(dependency.as_str()))
-                            .cloned(),
-                    });
+                    let is_same = |id: &&ResourceId| id.as_str().eq_ignore_ascii_case(dependency.as_str());
+                    let hint = match graph.ids().find(is_same) {
+                        Some(spelling) => format!("the Spec has `{spelling}`: write both in the same way"),
+                        None => format!("add `{dependency}` to the stack, or remove it from `dependsOn`"),
+                    };
+                    let what = format!("`{from}` depends on `{dependency}`, which is not in the Spec");
+                    return Err(refused(what).hint(hint));
                 }
                 graph.connect(&mut known, dependency, &resource.id, Edge::Explicit);
             }
-            let referenced =
-                targets
-                    .referenced(&resource.attributes)
-                    .map_err(|source| GraphError::Reference {
-                        from: resource.id.clone(),
-                        source,
-                    })?;
+            let referenced = targets.referenced(&resource.attributes).map_err(|error| {
+                let failure = refused(format!("in `{from}`: {error}"));
+                match error {
+                    Unreadable::NoTarget { nearest: Some(id), .. } => failure.hint(format!("did you mean `{id}`?")),
+                    _ => failure.hint("a reference is written `$kusion_path.<id>.<path>`, for instance `$kusion_path.v1:Service:ns:web.spec.ports[0].port`"),
+                }
+            })?;
             for dependency in referenced {
                 graph.connect(&mut known, &dependency, &resource.id, Edge::Reference);
             }
@@ -147,7 +102,8 @@ impl ResourceGraph {
         // Only edges that the author wrote can be an error. Implicit edges are added after this check, and dropped if
         // they close a cycle.
         if let Some(cycle) = graph.cycle() {
-            return Err(GraphError::Cycle(cycle));
+            let what = format!("these resources wait for each other: {}", cycle_text(&cycle));
+            return Err(refused(what).hint("remove one of these `dependsOn` or references"));
         }
         for (dependency, dependent) in implicit_deps::implicit_dependencies(resources) {
             graph.connect(&mut known, dependency, dependent, Edge::Order);
@@ -159,15 +115,18 @@ impl ResourceGraph {
     /// Adds the edges of hooks. Each pair is (dependency, dependent).
     ///
     /// # Errors
-    /// The edges close a cycle.
-    pub(super) fn add_hook_edges(&mut self, edges: &[(ResourceId, ResourceId)]) -> Result<(), GraphError> {
+    /// The edges close this cycle.
+    pub(super) fn add_hook_edges(
+        &mut self,
+        edges: &[(ResourceId, ResourceId)],
+    ) -> Result<(), Vec<ResourceId>> {
         let mut known: KnownEdges = (self.graph.edge_references())
             .map(|edge| ((edge.source(), edge.target()), edge.id()))
             .collect();
         for (dependency, dependent) in edges {
             self.connect(&mut known, dependency, dependent, Edge::Hook);
         }
-        self.cycle().map_or(Ok(()), |cycle| Err(GraphError::Cycle(cycle)))
+        self.cycle().map_or(Ok(()), Err)
     }
 
     /// Returns all direct and indirect dependencies of a resource.
@@ -456,7 +415,7 @@ mod tests {
             resource("v1:Service:ns:web", &[], json!({})),
             resource("b", &[], text),
         ];
-        let error = UserError::from(ResourceGraph::from_spec(&resources).unwrap_err());
+        let error = ResourceGraph::from_spec(&resources).unwrap_err();
         assert_eq!(error.hints, ["did you mean `v1:Service:ns:web`?"]);
     }
 

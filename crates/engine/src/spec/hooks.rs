@@ -15,7 +15,7 @@ use self::{
     declaration::HookDeclaration,
     foreign::{HookSource, UnreadAnnotations},
 };
-use super::graph::{GraphError, ResourceGraph};
+use super::graph::{ResourceGraph, cycle_text};
 use konverge_base::model::{
     Digest, GroupKind, ResourceId,
     digest::DigestBuilder,
@@ -35,7 +35,7 @@ pub struct SpecHooks {
 /// Reads the hooks of a Spec, and adds them to its graph. `mask` hides secrets before a digest is computed.
 ///
 /// # Errors
-/// See [`HookError`].
+/// A hook cannot run as it is declared.
 pub fn order_hooks(
     resources: &[Resource],
     graph: &mut ResourceGraph,
@@ -79,9 +79,10 @@ pub fn order_hooks(
         }));
         guarded.insert(*id, guards);
     }
-    graph.add_hook_edges(&edges).map_err(|error| match error {
-        GraphError::Cycle(ids) => HookError::Circle(ids),
-        other => HookError::Graph(other),
+    graph.add_hook_edges(&edges).map_err(|cycle| {
+        let what = format!("hooks wait for each other: {}", cycle_text(&cycle));
+        let hint = "remove one of these `dependsOn` or references: a `pre` hook runs before every workload, and a `post` hook after every workload";
+        HookError::new(&cycle[0], what, hint)
     })?;
     // Each workload is digested once, although several hooks may guard it.
     let mut digests: BTreeMap<&ResourceId, Digest> = BTreeMap::new();
@@ -132,7 +133,7 @@ pub fn leave_out(spec: &mut Spec, rules: &HookRules) -> Vec<String> {
 /// Returns the run of a recorded `pre-destroy` hook; `None` if the recorded resource is not such a hook.
 ///
 /// # Errors
-/// See [`HookError`].
+/// A hook cannot run as it is declared.
 pub fn pre_destroy_task(
     job: &Resource,
     others: Vec<ResourceId>,
@@ -182,16 +183,19 @@ fn guarded_workloads<'a>(
     time: HookTime,
     workloads: &[&'a Resource],
 ) -> Result<BTreeSet<&'a ResourceId>, HookError> {
-    let beyond = match time {
-        HookTime::Pre => graph.ancestors(&job.id),
-        HookTime::Post => graph.descendants(&job.id),
+    let id = &job.id;
+    let (beyond, why) = match time {
+        HookTime::Pre => (graph.ancestors(id), "it depends on every workload"),
+        HookTime::Post => (graph.descendants(id), "every workload depends on it"),
         HookTime::Failed | HookTime::PreDestroy => {
-            return match graph.dependents(&job.id).first() {
-                Some((dependent, _)) => Err(HookError::Needed {
-                    job: job.id.clone(),
-                    time,
-                    by: (*dependent).clone(),
-                }),
+            return match graph.dependents(id).first() {
+                Some((by, _)) => Err(HookError::new(
+                    id,
+                    format!(
+                        "`{by}` depends on `{id}`, which is a hook that runs `{time}` and has no place in the order"
+                    ),
+                    format!("remove `{id}` from what `{by}` depends on"),
+                )),
                 None => Ok(workloads.iter().map(|workload| &workload.id).collect()),
             };
         }
@@ -202,17 +206,20 @@ fn guarded_workloads<'a>(
         .map(|workload| &workload.id)
         .collect();
     if here.is_empty() {
-        return Err(HookError::NoWorkload {
-            job: job.id.clone(),
-            time,
-        });
+        return Err(HookError::new(
+            id,
+            format!("the hook `{id}` is `{time}`, but its stack has no workload on its cluster"),
+            "a hook guards the workloads of its stack, such as a Deployment: move the Job into their stack, or remove `konverge/hook` so that it is a plain Job",
+        ));
     }
     let guards: BTreeSet<_> = here.into_iter().filter(|id| !beyond.contains(*id)).collect();
     if guards.is_empty() {
-        Err(HookError::GuardsNothing {
-            job: job.id.clone(),
-            time,
-        })
+        let hint = "remove a `dependsOn` or a reference between the hook and the workload that it guards";
+        Err(HookError::new(
+            id,
+            format!("the hook `{id}` guards nothing: {why}"),
+            hint,
+        ))
     } else {
         Ok(guards)
     }

@@ -197,6 +197,31 @@ pub(super) fn service_account(pod: &Value) -> Option<&Value> {
     given.find(|name| name.as_str().is_some_and(|name| !name.is_empty()))
 }
 
+/// A field that names an object: the kind of the object, the field, and the key of the name in it.
+type NamingField = (GroupKind<'static>, &'static str, &'static str);
+
+const VOLUME: [NamingField; 3] = [
+    (GroupKind::CONFIG_MAP, "configMap", "name"),
+    (GroupKind::SECRET, "secret", "secretName"),
+    (
+        GroupKind::PERSISTENT_VOLUME_CLAIM,
+        "persistentVolumeClaim",
+        "claimName",
+    ),
+];
+const PROJECTED: [NamingField; 2] = [
+    (GroupKind::CONFIG_MAP, "configMap", "name"),
+    (GroupKind::SECRET, "secret", "name"),
+];
+const ENV_FROM: [NamingField; 2] = [
+    (GroupKind::CONFIG_MAP, "configMapRef", "name"),
+    (GroupKind::SECRET, "secretRef", "name"),
+];
+const VALUE_FROM: [NamingField; 2] = [
+    (GroupKind::CONFIG_MAP, "configMapKeyRef", "name"),
+    (GroupKind::SECRET, "secretKeyRef", "name"),
+];
+
 /// Returns the objects that a pod refers to by kind and name. Optional references count too: if the object is in the
 /// same Spec, it is applied first.
 fn mounted_objects(pod: &Value) -> Vec<(GroupKind<'static>, &str)> {
@@ -205,65 +230,36 @@ fn mounted_objects(pod: &Value) -> Vec<(GroupKind<'static>, &str)> {
         (GroupKind::PRIORITY_CLASS, pod.get("priorityClassName")),
         (GroupKind::RUNTIME_CLASS, pod.get("runtimeClassName")),
     ];
-    for secret in list(pod, "imagePullSecrets") {
-        found.push((GroupKind::SECRET, secret.get("name")));
-    }
+    let secrets = list(pod, "imagePullSecrets");
+    found.extend(secrets.map(|secret| (GroupKind::SECRET, secret.get("name"))));
     for volume in list(pod, "volumes") {
-        found.push((
-            GroupKind::CONFIG_MAP,
-            volume.get("configMap").and_then(|v| v.get("name")),
-        ));
-        found.push((
-            GroupKind::SECRET,
-            volume.get("secret").and_then(|v| v.get("secretName")),
-        ));
-        found.push((
-            GroupKind::PERSISTENT_VOLUME_CLAIM,
-            volume
-                .get("persistentVolumeClaim")
-                .and_then(|v| v.get("claimName")),
-        ));
-        let projected = volume
-            .get("projected")
-            .into_iter()
-            .flat_map(|p| list(p, "sources"));
-        for source in projected {
-            found.push((
-                GroupKind::CONFIG_MAP,
-                source.get("configMap").and_then(|v| v.get("name")),
-            ));
-            found.push((
-                GroupKind::SECRET,
-                source.get("secret").and_then(|v| v.get("name")),
-            ));
+        found.extend(named_in(volume, &VOLUME));
+        let projected = volume.get("projected").into_iter();
+        for source in projected.flat_map(|projected| list(projected, "sources")) {
+            found.extend(named_in(source, &PROJECTED));
         }
     }
     for container in list(pod, "initContainers").chain(list(pod, "containers")) {
         for source in list(container, "envFrom") {
-            found.push((
-                GroupKind::CONFIG_MAP,
-                source.get("configMapRef").and_then(|v| v.get("name")),
-            ));
-            found.push((
-                GroupKind::SECRET,
-                source.get("secretRef").and_then(|v| v.get("name")),
-            ));
+            found.extend(named_in(source, &ENV_FROM));
         }
-        for variable in list(container, "env").filter_map(|v| v.get("valueFrom")) {
-            found.push((
-                GroupKind::CONFIG_MAP,
-                variable.get("configMapKeyRef").and_then(|v| v.get("name")),
-            ));
-            found.push((
-                GroupKind::SECRET,
-                variable.get("secretKeyRef").and_then(|v| v.get("name")),
-            ));
+        for value in list(container, "env").filter_map(|variable| variable.get("valueFrom")) {
+            found.extend(named_in(value, &VALUE_FROM));
         }
     }
     found
         .into_iter()
         .filter_map(|(kind, name)| Some((kind, name?.as_str()?)))
         .collect()
+}
+
+fn named_in<'a>(
+    holder: &'a Value,
+    fields: &'static [NamingField],
+) -> impl Iterator<Item = (GroupKind<'static>, Option<&'a Value>)> {
+    fields
+        .iter()
+        .map(|&(kind, field, key)| (kind, holder.get(field).and_then(|named| named.get(key))))
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {

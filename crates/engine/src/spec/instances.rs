@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::SpecError;
+use super::{SpecError, error::shape};
 use konverge_base::model::{ObjectParts, reference::MARK};
 
 /// Rewrites an instance into a resource. A value that is not an instance stays unchanged, and the parser refuses it.
@@ -31,14 +31,12 @@ pub(super) fn to_resource(instance: &Value, path: &str) -> Result<Value, SpecErr
     if let (Some(Value::String(id)), Some(Value::Object(object))) = (map.get("id"), map.get("attributes"))
         && let Some(spelling) = other_spelling(id, object)
     {
-        return Err(SpecError::Shape {
-            path: format!("{path}.id"),
-            message: format!(
-                "`{}` does not match its object, which is `{}`",
-                id.escape_debug(),
-                spelling.escape_debug()
-            ),
-        });
+        let message = format!(
+            "`{}` does not match its object, which is `{}`",
+            id.escape_debug(),
+            spelling.escape_debug()
+        );
+        return Err(shape(&format!("{path}.id"), message));
     }
     Ok(resource)
 }

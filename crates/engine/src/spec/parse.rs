@@ -9,8 +9,13 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{SpecError, instances, reserved_markers};
+use super::{
+    SpecError,
+    error::{shape, unset},
+    instances, reserved_markers,
+};
 use konverge_base::{
+    error::{ErrorKind, UserError},
     model::{
         ResourceId,
         spec::{Resource, RuntimeKind, Spec},
@@ -53,12 +58,8 @@ pub fn read(documents: &[Value]) -> Result<Spec, SpecError> {
 /// # Errors
 /// See [`read`]; also if the text of `file` is not YAML.
 pub fn read_text(text: &str, file: &str) -> Result<Spec, SpecError> {
-    let documents = yaml::documents(text).map_err(|error| SpecError::Text {
-        file: file.to_owned(),
-        line: error.line,
-        column: error.column,
-        message: error.message,
-    })?;
+    let documents = yaml::documents(text)
+        .map_err(|error| UserError::new(ErrorKind::Spec, error.message).at(file, error.line, error.column))?;
     read(&documents)
 }
 
@@ -70,11 +71,10 @@ pub(super) fn add(
     seen: &mut HashMap<ResourceId, String>,
 ) -> Result<(), SpecError> {
     if let Some(earlier) = seen.get(&resource.id) {
-        return Err(SpecError::Duplicate {
-            path,
-            earlier: earlier.clone(),
-            id: resource.id,
-        });
+        let id = &resource.id;
+        let what = format!("{path}: the id `{id}` is already that of {earlier}");
+        let hint = format!("give one of the two resources another id, or print `{id}` once");
+        return Err(UserError::new(ErrorKind::Spec, what).hint(hint).into());
     }
     seen.insert(resource.id.clone(), path);
     spec.resources.push(resource);
@@ -273,10 +273,6 @@ fn object_id(object: &Map<String, Value>, path: &str) -> Result<ResourceId, Spec
         Some(kind) => format!("the `{}`", kind.escape_debug()),
         None => "the object".to_owned(),
     };
-    let unset = |path: &str, message: String| SpecError::Unset {
-        path: path.to_owned(),
-        message,
-    };
     let text = |map: &Map<String, Value>, key: &str, path: &str| match map.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
         Some(Value::String(_)) => Err(shape(&join(path, key), "must not be empty".to_owned())),
@@ -342,13 +338,6 @@ fn kind(value: &Value) -> &'static str {
         Value::String(_) => "text",
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
-    }
-}
-
-fn shape(path: &str, message: String) -> SpecError {
-    SpecError::Shape {
-        path: path.to_owned(),
-        message,
     }
 }
 

@@ -4,10 +4,13 @@
 use serde_json::{Map, Value};
 
 use super::SpecError;
-use konverge_base::model::{
-    masked_value::{is_secret, is_unknown},
-    spec::Spec,
-    stack_output::OUTPUTS_KEY,
+use konverge_base::{
+    error::{ErrorKind, UserError},
+    model::{
+        masked_value::{is_secret, is_unknown},
+        spec::Spec,
+        stack_output::OUTPUTS_KEY,
+    },
 };
 
 /// Returns an error if any attribute or provider configuration contains a marker.
@@ -19,16 +22,21 @@ pub(super) fn refuse(spec: &Spec) -> Result<(), SpecError> {
         ];
         let found = parts.into_iter().find_map(|(path, part)| in_map(part, path));
         if let Some((path, mark)) = found {
-            return Err(SpecError::Mark {
-                path: format!("{}: {path}", resource.id),
-                mark,
-            });
+            return Err(refusal(&format!("{}: {path}", resource.id), &mark));
         }
     }
     match in_map(&spec.outputs, OUTPUTS_KEY) {
-        Some((path, mark)) => Err(SpecError::Mark { path, mark }),
+        Some((path, mark)) => Err(refusal(&path, &mark)),
         None => Ok(()),
     }
+}
+
+fn refusal(path: &str, mark: &str) -> SpecError {
+    let what =
+        format!("{path}: a Spec cannot contain `{mark}`, which Konverge shows in place of a hidden value");
+    UserError::new(ErrorKind::Spec, what)
+        .hint("write the real value, because reviewers must see what is applied; if the value is meant as it is, add another key to this mapping")
+        .into()
 }
 
 fn is_mark(map: &Map<String, Value>) -> bool {

@@ -50,11 +50,12 @@ async fn fetch_unbounded(
     let folder = clone.path();
     git(packages, folder, &["init", "--quiet"]).await?;
     let url = &*address(packages, folder, url).await?;
-    let wanted = match at {
+    let revision = |branches: &str| match at {
         GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
-        GitRevision::Branch(branch) => format!("refs/heads/{branch}"),
+        GitRevision::Branch(branch) => format!("{branches}/{branch}"),
         GitRevision::Commit(commit) => commit.clone(),
     };
+    let wanted = revision("refs/heads");
     // A shallow fetch of the one revision first: it is much smaller than the history.
     let shallow = ["fetch", "--quiet", "--depth=1", "--", url, &wanted];
     match (git(packages, folder, &shallow).await, at) {
@@ -64,15 +65,10 @@ async fn fetch_unbounded(
         // The server needs a full commit id, does not serve single commits, or does not support shallow fetches: fetch
         // everything.
         (Err(why), at) if matches!(at, GitRevision::Commit(_)) || chain(&*why).contains(NOT_SHALLOW) => {
-            let revision = match at {
-                GitRevision::Tag(tag) => format!("refs/tags/{tag}"),
-                GitRevision::Branch(branch) => format!("refs/remotes/o/{branch}"),
-                GitRevision::Commit(commit) => commit.clone(),
-            };
             let branches = "+refs/heads/*:refs/remotes/o/*";
             let everything = ["fetch", "--quiet", "--tags", "--", url, branches];
             git(packages, folder, &everything).await?;
-            check_out(packages, folder, &revision).await?;
+            check_out(packages, folder, &revision("refs/remotes/o")).await?;
         }
         (Err(why), _) => return Err(why),
     }

@@ -22,7 +22,10 @@ pub(super) struct Application<'a> {
     /// The resources whose results the sink expects.
     pub(super) asked: HashSet<ResourceId>,
     pub(super) ended: HashSet<usize>,
-    pub(super) kept: LastWritten,
+    /// The time of the last write of the state to the store.
+    pub(super) written: Instant,
+    /// The stamp of Terraform's state file at that write.
+    pub(super) stamp: Option<Stamp>,
     /// Operations that an earlier run left in flight, of resources that this apply creates.
     pub(super) earlier: BTreeMap<ResourceId, InFlight>,
     /// True if the state is written after each resource (Terraform), false if periodically (OpenTofu).
@@ -53,29 +56,14 @@ impl<'a> Application<'a> {
             sink,
             prepared,
             ended: HashSet::new(),
-            kept: LastWritten::new(),
+            written: Instant::now(),
+            stamp: None,
             earlier: BTreeMap::new(),
             writes_each_time: false,
             interrupted: None,
             lost: None,
             unstored: None,
             expiry_hints: Vec::new(),
-        }
-    }
-}
-
-/// The last write of the state to the store.
-pub(super) struct LastWritten {
-    pub(super) written: Instant,
-    /// The stamp of Terraform's state file at that write.
-    pub(super) stamp: Option<Stamp>,
-}
-
-impl LastWritten {
-    pub(super) fn new() -> Self {
-        Self {
-            written: Instant::now(),
-            stamp: None,
         }
     }
 }

@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 use super::plan_execution::Application;
 use crate::{
-    error::{Class, TerraformError},
+    error::{Class, FIX_FIRST, TerraformError, of_resource},
     log_messages::{TerraformDiagnostic, plain},
     masking,
     module_resource::ModuleResource,
     resource_state::ResourceState,
 };
 use konverge_base::{
-    error::UserError,
+    error::{ErrorKind, UserError},
     model::{masked_value, plan::Action},
 };
 use konverge_engine::runtime::AppliedResource;
@@ -26,20 +26,20 @@ impl Application<'_> {
             let state = self.resource_state(index).await;
             let unstored = self.unstored_error(index);
             let ready = &self.prepared.ready[index];
+            let standing = &self.progress.standings[index];
             // A resource succeeded if its completion was reported. Without that report, Terraform as a whole
             // must have succeeded, and no operation on the resource may be open.
             let well = unstored.is_none()
-                && (self.progress.complete(index).is_some()
-                    || (code == Some(0) && self.progress.current_action(index).is_none()));
+                && (standing.complete.is_some() || (code == Some(0) && standing.doing.is_none()));
             if well {
                 let applied = self.applied(index, state.as_ref());
                 self.end(index, Ok(applied)).await;
                 continue;
             }
             // An object that may exist is recorded even if its operation failed.
-            let may_exist = state.is_some() || self.progress.current_action(index).is_some();
+            let may_exist = state.is_some() || standing.doing.is_some();
             if may_exist
-                && self.progress.mark_started(index)
+                && standing.was_started()
                 && let Some(recorded) = &ready.recorded
             {
                 let recorded = recorded.clone();
@@ -59,11 +59,13 @@ impl Application<'_> {
     fn unstored_error(&self, index: usize) -> Option<TerraformError> {
         let why = self.unstored.clone()?;
         let ready = self.prepared.ready.get(index).filter(|ready| ready.makes())?;
-        Some(TerraformError::NotStored {
-            id: ready.subject.id().clone(),
-            made: plain(&self.runtime.options.secrets, self.progress.id(index)?),
-            why: Box::new(why),
-        })
+        let id = ready.subject.id();
+        let made = plain(
+            &self.runtime.options.secrets,
+            self.progress.standings[index].id.as_deref()?,
+        );
+        let what = format!("`{id}` was created with the id `{made}`, but the id could not be stored");
+        Some(why.context(what).with_resource(id).into())
     }
 
     fn error_of(&self, index: usize, stderr: &str) -> TerraformError {
@@ -72,7 +74,7 @@ impl Application<'_> {
         let id = subject.id().clone();
         let address = subject.address.to_string();
         let users = &self.prepared.users;
-        let of_provider = |about: &str| users.users(about).contains(&id);
+        let of_provider = |about: &str| users.get(about).is_some_and(|ids| ids.contains(&id));
         if let Some(diagnostic) = self
             .progress
             .error_about(|about| about == address || of_provider(about))
@@ -80,21 +82,31 @@ impl Application<'_> {
             return self.with_deleted(index, diagnostic.to_error(&id, secrets));
         }
         // Terraform reported no result of the operation, so only an error without a resource can explain it.
-        if self.progress.gave_up(index)
+        let standing = &self.progress.standings[index];
+        if standing.gave_up
             && let Some(error) = self.progress.error_of_nobody(&id, secrets)
         {
             return error;
         }
-        if let Some(action) = self.progress.current_action(index) {
+        if let Some(action) = standing.doing.as_deref() {
             let action = match action {
                 "create" => "created",
                 "delete" => "deleted",
                 _ => "changed",
             };
-            return TerraformError::InFlight { id, address, action };
+            let what = format!(
+                "`{id}` was being {action} when Terraform was stopped: the object may exist, but be incomplete"
+            );
+            return of_resource(ErrorKind::Interrupted, &id, what)
+                .hint("if the object exists at the provider, set `kusionstack.io/import-id` in its extensions to its id there and run `konverge apply` again")
+                .hint(format!("the equivalent Terraform command: `terraform import {address} ID`"))
+                .into();
         }
         if self.interrupted.is_some() {
-            return TerraformError::Interrupted { id };
+            let what = format!("`{id}` was not started: the run was interrupted");
+            return of_resource(ErrorKind::Interrupted, &id, what)
+                .hint("run the same command again")
+                .into();
         }
         let failed = |diagnostic: &TerraformDiagnostic| {
             let ready = self.prepared.ready.iter().map(|ready| &ready.subject);
@@ -103,7 +115,7 @@ impl Application<'_> {
             };
             ready.into_iter().find(about).map(ModuleResource::id)
         };
-        let why = match self.progress.first_error() {
+        let why = match self.progress.diagnostics.first() {
             // The failed resource has this error already, so here only its name is shown.
             Some(diagnostic) => match failed(diagnostic) {
                 Some(failed) => format!("`{failed}` failed"),
@@ -114,7 +126,13 @@ impl Application<'_> {
                 text => format!("Terraform ended before it applied this resource: {text}"),
             },
         };
-        TerraformError::NotTried { id, why }
+        of_resource(
+            ErrorKind::Terraform,
+            &id,
+            format!("`{id}` was not applied: {why}"),
+        )
+        .hint(FIX_FIRST)
+        .into()
     }
 
     /// Adds to an error of an existing object the resources of the same type that the plan deletes, because
@@ -126,11 +144,11 @@ impl Application<'_> {
                 id,
                 class: Class::Exists,
                 text,
-            } => TerraformError::Exists {
-                deleted: self.runtime.deleted_resources(&self.scope.stack, kind),
-                id,
-                text,
-            },
+            } => TerraformError::exists(
+                &id,
+                &text,
+                self.runtime.deleted_resources(&self.scope.stack, kind),
+            ),
             other => other,
         }
     }

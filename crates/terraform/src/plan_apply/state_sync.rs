@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::plan_execution::Application;
 use crate::{
-    error::TerraformError,
+    error::{TerraformError, of_file},
     resource_state::{self, ResourceState},
     state_document::TerraformState,
 };
@@ -39,21 +39,21 @@ const LAST_WRITE: RetryPolicy = RetryPolicy {
 impl Application<'_> {
     /// Stores the document if it is time, and reports completed resources.
     pub(super) async fn sync(&mut self) {
-        if self.lost.is_some() || self.kept.written.elapsed() < BETWEEN_WRITES {
+        if self.lost.is_some() || self.written.elapsed() < BETWEEN_WRITES {
             return;
         }
         // Taken before the state is read: only a resource that was complete by then is certain to be in it.
-        let (before, written) = (Instant::now(), self.kept.stamp);
+        let (before, written) = (Instant::now(), self.stamp);
         if let Err(failure) = self.write().await {
             self.lost = Some(failure);
             return;
         }
-        self.kept.written = Instant::now();
+        self.written = Instant::now();
         // OpenTofu does not write after each resource: only a write that follows the report contains the
         // resource.
-        let each_time = self.writes_each_time || self.kept.stamp != written;
+        let each_time = self.writes_each_time || self.stamp != written;
         let complete = |index: usize| {
-            let complete = self.progress.complete(index);
+            let complete = self.progress.standings[index].complete;
             each_time && complete.is_some_and(|since| before.duration_since(since) > WRITTEN_AFTER)
         };
         let complete: Vec<_> = (0..self.prepared.ready.len()).filter(|&i| complete(i)).collect();
@@ -86,11 +86,11 @@ impl Application<'_> {
         // An object that this run did not create may still exist from an earlier run, so its earlier record
         // is restored.
         let not_made = |book: &mut TerraformState| {
-            for (index, ready) in self.prepared.ready.iter().enumerate() {
+            for (ready, standing) in self.prepared.ready.iter().zip(&self.progress.standings) {
                 let id = ready.subject.id();
                 let is_known = book.resources.contains_key(id) || book.in_flight.contains_key(id);
-                let failed = self.progress.complete(index).is_none() && !is_known;
-                if ready.makes() && (failed || !self.progress.mark_started(index)) {
+                let failed = standing.complete.is_none() && !is_known;
+                if ready.makes() && (failed || !standing.was_started()) {
                     match earlier.get(id) {
                         Some(flight) => book.in_flight.insert(id.clone(), flight.clone()),
                         None => book.in_flight.remove(id),
@@ -112,22 +112,21 @@ impl Application<'_> {
 
     /// Updates the document from Terraform's current state.
     async fn bring_up(&mut self) -> Result<(), TerraformError> {
-        let files = |error: std::io::Error| TerraformError::Files(error.into());
-        let stamp = self.prepared.workspace.state.stamp().map_err(files)?;
+        let stamp = self.prepared.workspace.state.stamp().map_err(of_file)?;
         let mut entries = None;
-        if self.kept.stamp != Some(stamp) {
-            let text = self.prepared.workspace.state.read().map_err(files)?;
+        if self.stamp != Some(stamp) {
+            let text = self.prepared.workspace.state.read().map_err(of_file)?;
             // Terraform may be writing: an incomplete text is ignored, and the file is read again at the next
             // tick.
             entries = resource_state::read_document(&text);
             if entries.is_some() {
-                self.kept.stamp = Some(stamp);
+                self.stamp = Some(stamp);
             }
         }
         let ready = &self.prepared.ready;
         let progress = &self.progress;
         let change = |book: &mut TerraformState| {
-            for (index, ready) in ready.iter().enumerate() {
+            for (ready, standing) in ready.iter().zip(&progress.standings) {
                 let (subject, id) = (&ready.subject, ready.subject.id());
                 match entries.as_ref().map(|entries| entries.get(&subject.address)) {
                     Some(Some(entry)) => {
@@ -140,15 +139,15 @@ impl Application<'_> {
                 }
                 // An operation that was in flight before this run stays so until its outcome is known.
                 let known = book.resources.contains_key(id) && !ready.makes();
-                if progress.mark_started(index) || known {
+                if standing.was_started() || known {
                     book.in_flight.remove(id);
                 }
             }
             let in_flight = progress.in_flight(ready, |id| book.resources.get(id));
             book.in_flight.extend(in_flight);
-            for (index, ready) in ready.iter().enumerate() {
+            for (ready, standing) in ready.iter().zip(&progress.standings) {
                 let id = ready.subject.id();
-                if progress.complete(index).is_some() && !book.in_flight.contains_key(id) {
+                if standing.complete.is_some() && !book.in_flight.contains_key(id) {
                     book.begun.remove(id);
                 }
             }
