@@ -70,15 +70,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     };
     let approver = confirm::confirm_apply(args.yes, what, &session, &session.targets, context).await?;
     let options = ApplyOptions {
-        approver,
         newer: session.newer_commits(),
         commit: session.commit()?,
-        merged: None,
-        pull_requests: Vec::new(),
         restore: args.recorded,
         allow_empty: args.allow_empty,
-        rolled_back_to: None,
-        workflows: None,
+        ..ApplyOptions::new(approver)
     };
     let mut ended = konverge_run::apply::run(&session.planning, &session.targets, &options).await?;
     let report = &mut ended.report;
