@@ -25,7 +25,7 @@ use konverge_base::model::{
     spec::{RuntimeKind, Sharing},
     state::{Recorded, RuntimeRecord, StackState},
 };
-use konverge_portal_site::{FolderSite, SiteSources, StackSources, build, read_overview};
+use konverge_portal_site::{FolderSite, StackSources, build, read_overview};
 use konverge_run::StateBackend;
 use konverge_secrets::{HashKey, Secrets};
 use konverge_state::{
@@ -207,10 +207,6 @@ async fn bench() {
     }
     let folder = tempfile::tempdir().unwrap();
     let site = FolderSite::open(folder.path()).unwrap();
-    let of_site = SiteSources {
-        stacks: sources,
-        config: None,
-    };
     for (what, bound) in [
         ("all pages", seconds(60)),
         ("nothing changed", None),
@@ -221,7 +217,7 @@ async fn bench() {
             settle().await;
         }
         let started = Instant::now();
-        let report = build(of_site, &site).await.unwrap();
+        let report = build(sources, None, &site).await.unwrap();
         let what = format!(
             "{what}: {} stacks read, {} files written",
             report.read, report.written

@@ -29,7 +29,7 @@ pub struct Args {
     cluster: ClusterArg,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
 }
 
 /// Runs the command.

@@ -7,11 +7,7 @@ use super::{
     common_args::{Revisions, exit_code, head_by_default},
     completers,
 };
-use crate::commands::{
-    github_matrix::Matrix,
-    selected_stacks,
-    spec_difference::{ComparedSides, SpecDifference},
-};
+use crate::commands::{github_matrix::Matrix, selected_stacks, spec_difference::SpecDifference};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::affected::InputKind,
@@ -84,12 +80,6 @@ enum Output {
     Folders,
     /// The value of `argocd.argoproj.io/manifest-generate-paths` of each stack, after its identity and a tab
     ArgocdPaths,
-}
-
-impl Args {
-    pub fn wants_json(&self) -> bool {
-        matches!(self.output, Output::Json | Output::Matrix)
-    }
 }
 
 /// Runs the command.
@@ -190,17 +180,14 @@ async fn show_difference(answer: &AffectedReport, context: &CliContext) -> Resul
         context.shown_stacks(),
         style,
     ));
-    let sides = ComparedSides {
-        head: &answer.head,
-        base: answer.base.as_ref(),
-    };
-    let targets = sides.targets(&answer.affected);
+    let revisions = &answer.revisions;
+    let targets = revisions.targets(&answer.affected);
     if targets.is_empty() {
         return Ok(0);
     }
-    let compilers = Compilers::new(&run, &answer.head.config);
+    let compilers = Compilers::new(&run, &revisions.head.config);
     let plan = SpecDifference::default()
-        .plan(&run, &compilers, sides, &targets)
+        .plan(&run, &compilers, revisions, &targets)
         .await?;
     context.print(&terminal::plan(&plan, style));
     Ok(u8::from(plan.stacks.iter().any(|stack| stack.error.is_some())))
@@ -208,7 +195,7 @@ async fn show_difference(answer: &AffectedReport, context: &CliContext) -> Resul
 
 /// Shows the errors in single files, unless the stack's own line shows them.
 fn say_problems(answer: &AffectedReport, context: &CliContext) {
-    for problem in &answer.problems {
+    for problem in &answer.revisions.head.layout.problems {
         let unresolved = answer.affected.stacks.iter().any(|stack| {
             stack
                 .why

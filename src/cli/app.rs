@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{
-    CommandFactory, FromArgMatches,
+    ArgMatches, CommandFactory, FromArgMatches,
     error::{ContextKind, ContextValue},
 };
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use tracing_subscriber::{
     Layer as _, fmt::format::FmtSpan, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-use super::{Cli, CliContext, Command, common_args::TextOrJson, context::NOTES};
+use super::{Cli, CliContext, Command, context::NOTES};
 use konverge_base::{
     error::{ErrorDocument, ErrorKind, UserError},
     spans, variables,
@@ -39,7 +39,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = super::completions::answer(&args, Cli::command) {
         return code;
     }
-    let (cli, name) = match parse(&args) {
+    let ParsedCommand {
+        cli,
+        name,
+        wants_json,
+    } = match parse(&args) {
         Ok(parsed) => parsed,
         Err(error) => {
             let code = if error.use_stderr() {
@@ -80,7 +84,6 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let context = context(&cli);
     start_logging(&context);
-    let wants_json = cli.command.wants_json();
     let result = runtime.block_on(async {
         watch_signals(context.cancel.clone());
         tokio::select! {
@@ -110,15 +113,41 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     code
 }
 
-/// Parses the command line. Also returns the name of its subcommand.
-fn parse(args: &[OsString]) -> Result<(Cli, String), clap::Error> {
+/// The command line.
+#[derive(Debug)]
+struct ParsedCommand {
+    cli: Cli,
+    /// The name of the subcommand.
+    name: String,
+    /// True if stdout carries JSON.
+    wants_json: bool,
+}
+
+/// The values of `--output` with which stdout carries JSON.
+const JSON_FORMS: [&str; 4] = ["json", "matrix", "sarif", "plan"];
+
+fn wants_json(matches: &ArgMatches) -> bool {
+    if let Some((_, inner)) = matches.subcommand() {
+        return wants_json(inner);
+    }
+    let mut forms = matches.try_get_raw("output").ok().flatten().into_iter().flatten();
+    forms.any(|form| JSON_FORMS.iter().any(|json| form == *json))
+}
+
+/// Parses the command line.
+fn parse(args: &[OsString]) -> Result<ParsedCommand, clap::Error> {
     let mut command = super::help_groups::grouped(Cli::command());
     let mut matches = command
         .try_get_matches_from_mut(args)
         .map_err(|error| with_known_option(error, args))?;
     let name = matches.subcommand_name().unwrap_or_default().to_owned();
+    let wants_json = wants_json(&matches);
     let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
-    Ok((cli, name))
+    Ok(ParsedCommand {
+        cli,
+        name,
+        wants_json,
+    })
 }
 
 /// Returns a hint for an option of another tool; `None` if the error is not about such an option.
@@ -248,36 +277,6 @@ async fn dispatch(command: Command, context: &CliContext) -> Result<u8, UserErro
             super::docs_gen::run(&args, super::help_groups::grouped(Cli::command()), context)
         }
         Command::Worker(_) | Command::Rules(_) => unreachable!("handled before anything else was started"),
-    }
-}
-
-impl Command {
-    /// Returns true if stdout is JSON, including errors.
-    fn wants_json(&self) -> bool {
-        match self {
-            Self::List(args) => args.wants_json(),
-            Self::Affected(args) => args.wants_json(),
-            Self::Graph(args) => args.wants_json(),
-            Self::Build(args) => args.wants_json(),
-            Self::Check(args) => args.wants_json(),
-            Self::Test(args) => args.output == TextOrJson::Json,
-            Self::Preview(args) => {
-                use super::preview::PlanOutput;
-                matches!(args.output, PlanOutput::Json | PlanOutput::Plan)
-            }
-            Self::Watch(args) => args.wants_json(),
-            Self::Health(args) => args.wants_json(),
-            Self::Set(args) => args.output == TextOrJson::Json,
-            Self::Adopt(args) => args.output == TextOrJson::Json,
-            Self::Destroy(args) => args.output == TextOrJson::Json,
-            Self::Status(args) => args.output == TextOrJson::Json,
-            Self::Drift(args) => args.output == TextOrJson::Json,
-            Self::Apply(args) => args.output == TextOrJson::Json,
-            Self::Doctor(args) => args.output == TextOrJson::Json,
-            Self::Rollout(args) => args.wants_json(),
-            Self::State(args) => args.output == TextOrJson::Json,
-            _ => false,
-        }
     }
 }
 

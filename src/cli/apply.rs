@@ -8,12 +8,7 @@ use super::{
 };
 use crate::commands::rollout;
 use konverge_base::error::{ErrorKind, UserError};
-use konverge_report as report;
-use konverge_run::{
-    KeyUse, Session,
-    apply::{ApplyOptions, EndedRun},
-    cluster_selection::Live,
-};
+use konverge_run::{KeyUse, Session, apply::ApplyOptions, cluster_selection::Live};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -45,7 +40,7 @@ pub struct Args {
     no_wait: bool,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
 }
 
 /// Runs the command.
@@ -75,32 +70,27 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     };
     let approver = confirm::confirm_apply(args.yes, what, &session, &session.targets, context).await?;
     let options = ApplyOptions {
-        approver,
         newer: session.newer_commits(),
         commit: session.commit()?,
-        merged: None,
-        pull_requests: Vec::new(),
         restore: args.recorded,
         allow_empty: args.allow_empty,
-        rolled_back_to: None,
-        workflows: None,
+        ..ApplyOptions::new(approver)
     };
-    let EndedRun {
-        mut report,
-        decisions,
-    } = konverge_run::apply::run(&session.planning, &session.targets, &options).await?;
+    let mut ended = konverge_run::apply::run(&session.planning, &session.targets, &options).await?;
+    let report = &mut ended.report;
     report.stacks.append(&mut unavailable);
     if let Some(newer) = &session.newer {
-        newer.take_out_of(&mut report);
+        newer.take_out_of(report);
     }
     if let Some(skipped) = &skipped {
         report.stacks.extend(skipped.outcomes());
     }
-    context.print(&match args.output {
-        TextOrJson::Text => report::outcome::text(&report, context.style()),
-        TextOrJson::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
-    });
-    Ok(konverge_run::apply::exit_code(&report, &session.planning.run))
+    Ok(confirm::print_ended(
+        &ended,
+        &session.planning,
+        args.output,
+        context,
+    ))
 }
 
 async fn open(args: &Args, run: &konverge_run::RunContext) -> Result<Session, UserError> {

@@ -8,10 +8,7 @@ use super::{
     CliContext,
     common_args::{Revisions, Stacks},
 };
-use crate::commands::{
-    machine_key::MachineKey,
-    selected_stacks::{self, SelectedStacks},
-};
+use crate::commands::{machine_key::MachineKey, selected_stacks::SelectedStacks};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -57,12 +54,6 @@ enum Output {
     Manifests,
 }
 
-impl Args {
-    pub fn wants_json(&self) -> bool {
-        self.output == Output::Json
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -80,13 +71,9 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         return Ok(0);
     }
     let run = context.run();
-    let request = args.stacks.of(&args.revisions);
     let SelectedStacks {
         workspace, stacks, ..
-    } = selected_stacks::open(&run, &request).await?;
-    if stacks.is_empty() && !workspace.layout.stacks.is_empty() {
-        context.note(args.stacks.nothing_selected());
-    }
+    } = args.stacks.open(&args.revisions, context).await?;
     let compilers = Compilers::new(&run, &workspace.config);
     let mut built = Vec::new();
     let mut failures = Vec::new();

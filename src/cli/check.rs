@@ -63,12 +63,6 @@ enum Output {
     Annotations,
 }
 
-impl Args {
-    pub fn wants_json(&self) -> bool {
-        matches!(self.output, Output::Json | Output::Sarif)
-    }
-}
-
 /// Runs the command; returns 1 if there is any error.
 ///
 /// # Errors

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::completers;
+use super::{CliContext, completers};
+use crate::commands::selected_stacks::{self, SelectedStacks};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{Shard, StackId},
@@ -158,12 +159,23 @@ impl Stacks {
         }
     }
 
-    /// Describes why no stack is selected of a repository that has stacks.
-    pub(super) fn nothing_selected(&self) -> &'static str {
-        match self.selection() {
-            Selection::Affected if self.shard.is_none() => "no stack is affected: name one, or use --all",
-            _ => "this shard has no stack",
+    /// Opens these stacks of a revision. If the repository has stacks but none is selected, a note says why.
+    ///
+    /// # Errors
+    /// Errors of the repository, revisions, configuration or names.
+    pub(super) async fn open(
+        &self,
+        revisions: &Revisions,
+        context: &CliContext,
+    ) -> Result<SelectedStacks, UserError> {
+        let opened = selected_stacks::open(&context.run(), &self.of(revisions)).await?;
+        if opened.stacks.is_empty() && !opened.workspace.layout.stacks.is_empty() {
+            context.note(match self.selection() {
+                Selection::Affected if self.shard.is_none() => "no stack is affected: name one, or use --all",
+                _ => "this shard has no stack",
+            });
         }
+        Ok(opened)
     }
 
     /// Returns the selection of a command that selects all stacks by default ([`every_by_default`]).

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io::IsTerminal, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::CliContext;
+use super::{CliContext, common_args::TextOrJson};
 use crate::commands::{
     apply_scope::{self, ApplyScope},
     manual_approver::{self, ManualApprover},
@@ -13,7 +13,6 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         ResourceId, StackId,
-        apply_result::ApplyReport,
         note::Note,
         plan::{Action, Plan, StackPlan},
         policy_finding::{Enforcement, PolicyFinding},
@@ -21,14 +20,14 @@ use konverge_base::{
 };
 use konverge_report as report;
 use konverge_run::{
-    Session, Target,
+    Planner, Session, Target,
     apply::{
-        ApprovedPlan, Approver, AutoApprove, Decisions, LateApprover, LatePlan, PriorState, ProposedPlan,
-        Refusal,
+        self, ApprovedPlan, Approver, AutoApprove, EndedRun, LateApprover, LatePlan, PriorState,
+        ProposedPlan, Refusal,
     },
     manual_policy_sets::{PromptFindings, WithPolicySets},
 };
-use konverge_secrets::{Secrets, redact};
+use konverge_secrets::redact;
 
 /// The action that the person confirms. It decides what `--yes` means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,11 +100,22 @@ pub(super) async fn confirm_apply(
     Ok(with_sets(Arc::new(ConfirmShownPlan::new(plan))))
 }
 
-/// Renders an apply as JSON, with the findings of the policy sets.
-pub(super) fn report_with_findings(report: &ApplyReport, decisions: &Decisions, secrets: &Secrets) -> String {
-    let mut findings = decisions.findings_by_stack();
-    redact::findings(&mut findings, secrets);
-    report::json::with_findings(report, &findings)
+/// Prints an apply, in JSON with the findings of the policy sets, and returns the exit code.
+pub(super) fn print_ended(
+    EndedRun { report, decisions }: &EndedRun,
+    planning: &Planner,
+    output: TextOrJson,
+    context: &CliContext,
+) -> u8 {
+    context.print(&match output {
+        TextOrJson::Text => report::outcome::text(report, context.style()),
+        TextOrJson::Json => {
+            let mut findings = decisions.findings_by_stack();
+            redact::findings(&mut findings, planning.secrets());
+            report::json::with_findings(report, &findings)
+        }
+    });
+    apply::exit_code(report, &planning.run)
 }
 
 /// Describes a finding of a policy set for the person at the terminal; `None` if the rule is satisfied.
@@ -371,7 +381,7 @@ mod tests {
         assert_eq!(refusal.error.kind, ErrorKind::Unreviewed);
 
         let later = |action| stack("", action).resources.remove(0);
-        let secrets = Secrets::new(konverge_secrets::HashKey::derive("k"));
+        let secrets = konverge_secrets::Secrets::new(konverge_secrets::HashKey::derive("k"));
         let mut agrees = async |action| {
             let late = LatePlan {
                 shown: &later(action),

@@ -1,7 +1,7 @@
 //! The second half of `konverge demo`: the applies after a merge, with the tools that this machine has.
 
 use super::CliContext;
-use crate::commands::demo::{DemoApply, DemoKind, DemoRepository};
+use crate::commands::demo::{self, DemoKind, DemoRepository};
 use konverge_base::{error::UserError, model::apply_result::ApplyReport};
 use konverge_report::{self as report, terminal};
 use konverge_run::{RunContext, apply};
@@ -47,30 +47,30 @@ async fn show_kind(
         DemoKind::Terraform => "Terraform resources",
         DemoKind::Kubernetes { .. } => "Kubernetes objects in a namespace of their own",
     };
-    let demo = DemoApply::new(repository.merge(kind, outer)?);
+    let run = &repository.merge(kind, outer)?;
     title(&format!(
         "The merge: two stacks of {what}. The run is asked to stop after the first"
     ));
     let shown = async {
-        print(&demo.apply_pending(true).await?);
+        print(&demo::apply_pending(run, true).await?);
         title("konverge apply --pending: the next run continues where the last one stopped");
-        let applied = demo.apply_pending(false).await?;
+        let applied = demo::apply_pending(run, false).await?;
         print(&applied);
         title("konverge status: what is recorded, and how the resources are");
-        let status = demo.status().await?;
+        let status = demo::status(run).await?;
         cli.print(&report::status_text::text(
             &status,
             report::status_text::StatusRows::All,
             style,
         ));
         title("konverge drift: does what runs differ from what was applied?");
-        let drift = demo.drift().await?;
+        let drift = demo::drift(run).await?;
         cli.print(&report::drift_text::text(&drift.plan, style));
         Ok::<bool, UserError>(apply::ended_well(&applied))
     };
     let shown = shown.await;
     title("konverge destroy: everything is deleted again");
-    let destroyed = demo.destroy().await?;
+    let destroyed = demo::destroy(run).await?;
     print(&destroyed);
     if *kind == DemoKind::Terraform {
         cli.note("left out: a change by hand, because `terraform_data` exists only in the state");

@@ -7,12 +7,8 @@ use super::{
     confirm::{self, ConfirmedAction},
 };
 use konverge_base::error::UserError;
-use konverge_report as report;
 use konverge_run::{
-    KeyUse, OpenRequest, Selection, StackSelector,
-    apply::{ApplyOptions, EndedRun},
-    cluster_selection::Live,
-    session,
+    KeyUse, OpenRequest, Selection, StackSelector, apply::ApplyOptions, cluster_selection::Live, session,
 };
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +31,7 @@ pub struct Args {
     yes: bool,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
 }
 
 /// Runs the command.
@@ -63,11 +59,11 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
         allow_empty: true,
         ..ApplyOptions::new(approver)
     };
-    let EndedRun { report, decisions } =
-        konverge_run::apply::run(&session.planning, &targets, &options).await?;
-    context.print(&match args.output {
-        TextOrJson::Text => report::outcome::text(&report, context.style()),
-        TextOrJson::Json => confirm::report_with_findings(&report, &decisions, session.planning.secrets()),
-    });
-    Ok(konverge_run::apply::exit_code(&report, &session.planning.run))
+    let ended = konverge_run::apply::run(&session.planning, &targets, &options).await?;
+    Ok(confirm::print_ended(
+        &ended,
+        &session.planning,
+        args.output,
+        context,
+    ))
 }

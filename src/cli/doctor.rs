@@ -14,7 +14,7 @@ pub struct Args {
     pub module: Option<String>,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
 }
 
 /// Runs the command. Returns 0 if nothing that is needed is missing, otherwise 1.

@@ -27,7 +27,7 @@ pub struct Args {
     infrastructure: InfrastructureArgs,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
     /// Exit with 2 if anything drifted
     #[arg(long)]
     exit_code: bool,

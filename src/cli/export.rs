@@ -10,7 +10,7 @@ use super::{
 };
 use crate::commands::{
     export::{self, CompiledStack},
-    selected_stacks::{self, SelectedStacks},
+    selected_stacks::SelectedStacks,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -258,13 +258,9 @@ async fn compiled(args: &Args, context: &CliContext) -> Result<CompiledStacks, U
             delivery: DeliveryConfig::default(),
         });
     }
-    let request = args.stacks.of(&args.revisions);
     let SelectedStacks {
         workspace, stacks, ..
-    } = selected_stacks::open(&run, &request).await?;
-    if stacks.is_empty() && !workspace.layout.stacks.is_empty() {
-        context.note(args.stacks.nothing_selected());
-    }
+    } = args.stacks.open(&args.revisions, context).await?;
     let compilers = Compilers::new(&run, &workspace.config);
     let results = compilers.for_revision(&workspace).specs(&stacks).await;
     run.check_interrupted()?;

@@ -8,20 +8,16 @@ use konverge_base::error::UserError;
 use konverge_report::{escape::log, json};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    mut_arg("rev", |rev| rev.add(completers::revisions())),
+    after_help = "Examples:
   konverge graph --downstream base/pkg/frontend/server.k     what depends on a file
   konverge graph --upstream appops/storefront/dev
-  konverge graph --output dot | dot -Tsvg > graph.svg")]
+  konverge graph --output dot | dot -Tsvg > graph.svg"
+)]
 pub struct Args {
-    /// Show only what these files or folders depend on
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
-    upstream: Vec<String>,
-    /// Show only what depends on these files or folders
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
-    downstream: Vec<String>,
-    /// Read a revision instead of the working tree
-    #[arg(long, value_name = "REV", add = completers::revisions())]
-    rev: Option<String>,
+    #[command(flatten)]
+    selection: GraphSelection,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -39,23 +35,12 @@ enum Output {
     Mermaid,
 }
 
-impl Args {
-    pub fn wants_json(&self) -> bool {
-        self.output == Output::Json
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// The revision cannot be read, or a file is not in it.
 pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let view = GraphSelection {
-        rev: args.rev.clone(),
-        upstream: args.upstream.clone(),
-        downstream: args.downstream.clone(),
-    };
-    let picture = draw(&context.run(), &view)?;
+    let picture = draw(&context.run(), &args.selection)?;
     context.print(&match args.output {
         Output::Text => text(&picture),
         Output::Json => json::document(&picture),

@@ -37,12 +37,6 @@ enum Output {
     Json,
 }
 
-impl Args {
-    pub fn wants_json(&self) -> bool {
-        self.output == Output::Json
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors

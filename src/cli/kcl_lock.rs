@@ -1,7 +1,7 @@
 //! `konverge kcl lock`: pins the packages of stacks.
 
 use super::{CliContext, completers};
-use crate::commands::package_lock_update::{self, LockRequest};
+use crate::commands::package_lock_update;
 use konverge_base::error::UserError;
 use konverge_report::escape::log;
 use konverge_run::{Selection, StackSelector};
@@ -25,15 +25,12 @@ pub(super) struct Args {
 /// # Errors
 /// The last package that could not be locked, after the others.
 pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let request = LockRequest {
-        selection: if args.names.is_empty() {
-            Selection::All
-        } else {
-            Selection::Named(args.names.clone())
-        },
-        renewed: args.update.clone(),
+    let selection = if args.names.is_empty() {
+        Selection::All
+    } else {
+        Selection::Named(args.names.clone())
     };
-    let (reports, failures) = package_lock_update::run(&context.run(), &request).await?;
+    let (reports, failures) = package_lock_update::run(&context.run(), selection, &args.update).await?;
     if reports.is_empty() && failures.is_empty() {
         context.note("no stack has a package from outside the repository");
     }

@@ -1,6 +1,6 @@
 //! `konverge list`: the stacks of the repository.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{
     CliContext,
@@ -8,13 +8,7 @@ use super::{
     completers,
 };
 use crate::commands::selected_stacks;
-use konverge_base::{
-    error::UserError,
-    model::{
-        RepoPath, StackId,
-        stack::{NamedBy, Stack},
-    },
-};
+use konverge_base::{error::UserError, model::stack::Stack};
 use konverge_report::{escape::log, json};
 use konverge_run::OpenRequest;
 
@@ -47,39 +41,15 @@ enum Output {
     Folders,
 }
 
-#[derive(Serialize)]
-struct StackList<'a> {
-    version: u32,
-    stacks: Vec<ListedStack<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedStack<'a> {
-    stack: &'a RepoPath,
-    id: &'a StackId,
-    project: &'a str,
-    name: &'a str,
-    named_by: NamedBy,
-}
-
-impl<'a> ListedStack<'a> {
-    fn new(stack: &'a Stack) -> Self {
-        Self {
-            stack: &stack.folder,
-            id: &stack.id,
-            project: stack.names.project(),
-            name: stack.names.name(),
-            named_by: stack.named_by,
-        }
-    }
-}
-
-impl Args {
-    /// Returns true if stdout carries JSON.
-    pub fn wants_json(&self) -> bool {
-        self.output == Output::Json
-    }
+/// Returns a stack as the JSON lists it.
+fn listed(stack: &Stack) -> Value {
+    json!({
+        "stack": stack.folder,
+        "id": stack.id,
+        "project": stack.names.project(),
+        "name": stack.names.name(),
+        "namedBy": stack.named_by,
+    })
 }
 
 /// Runs the command.
@@ -96,10 +66,10 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let selected = selected_stacks::open(&context.run(), &request).await?;
     let stacks = &selected.stacks;
     let text = match args.output {
-        Output::Json => json::document(&StackList {
-            version: 1,
-            stacks: stacks.iter().map(ListedStack::new).collect(),
-        }),
+        Output::Json => {
+            let stacks: Vec<_> = stacks.iter().map(listed).collect();
+            json::document(&json!({"version": 1, "stacks": stacks}))
+        }
         Output::Folders => lines(stacks, |stack| log(stack.folder.as_str())),
         Output::Text => {
             let width = stacks

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::CliContext;
 use konverge_base::error::UserError;
-use konverge_model_sources::{self as models, ModelImport, RecordRequest};
+use konverge_model_sources as models;
 use konverge_report::{escape::log, plural};
 use konverge_secrets::without_secrets;
 
@@ -62,12 +62,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let run = context.run();
     match &args.action {
         Action::Import { sources, only, into } => {
-            let request = ModelImport {
-                sources: sources.clone(),
-                only: only.clone(),
-                into: into.clone(),
-            };
-            let report = models::import(&run, &request).await?;
+            let report = models::import(&run, sources, only, into.as_deref()).await?;
             context.print(&format!("{}: {}\n", report.folder, plural(report.files, "file")));
             match report.unrecorded {
                 Some(why) => context.note(&format!(
@@ -84,13 +79,7 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
             from,
             into,
         } => {
-            let request = RecordRequest {
-                provider: provider.clone(),
-                resources: resources.clone(),
-                from: from.clone(),
-                into: into.clone(),
-            };
-            let file = models::record(&run, &request).await?;
+            let file = models::record(&run, provider, resources, from.as_deref(), into.as_deref()).await?;
             context.print(&format!("{file}: {}\n", plural(resources.len(), "resource")));
             context.note(&format!(
                 "`konverge models import {file}` makes models of the provider"

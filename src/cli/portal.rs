@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::CliContext;
 use konverge_base::{error::UserError, model::note::Note};
-use konverge_portal_site::{BranchConfig, FolderSite, Head, SiteSources, StackSources, build, forge};
+use konverge_portal_site::{BranchConfig, FolderSite, Head, StackSources, build, forge};
 use konverge_report::{escape::log, plural};
 use konverge_run::{KeyUse, state};
 
@@ -43,18 +43,14 @@ pub(super) async fn run(args: &Args, context: &CliContext) -> Result<u8, UserErr
     let head = Head::open(&run)?;
     let config = BranchConfig::find(&run)?;
     let forge = forge(&run, config.as_ref());
-    let stacks = StackSources {
+    let sources = StackSources {
         backend: &backend,
         head: head.as_ref(),
         forge: forge.as_ref(),
     };
-    let sources = SiteSources {
-        stacks,
-        config: config.as_ref(),
-    };
     let folder = context.current_dir.join(out);
     let site = FolderSite::open(&folder)?;
-    let report = build(sources, &site).await?;
+    let report = build(sources, config.as_ref(), &site).await?;
     for notice in &report.notices {
         context.say(&Note::remark(notice));
     }

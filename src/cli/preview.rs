@@ -51,7 +51,7 @@ pub struct Args {
     opened: OpenedTargets,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = PlanOutput::Text)]
-    pub output: PlanOutput,
+    output: PlanOutput,
     /// Exit with 2 if anything would change
     #[arg(long)]
     exit_code: bool,
@@ -59,7 +59,7 @@ pub struct Args {
 
 /// The output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum PlanOutput {
+enum PlanOutput {
     /// For a terminal
     Text,
     /// JSON, as in the reference of JSON formats

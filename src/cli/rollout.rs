@@ -58,16 +58,6 @@ impl FormArgs {
     }
 }
 
-impl Args {
-    /// Returns true if stdout carries JSON.
-    pub fn wants_json(&self) -> bool {
-        match &self.action {
-            Action::List(form) | Action::Status { form, .. } => form.is_json(),
-            Action::Pause(_) | Action::Resume(_) | Action::Abort(_) => false,
-        }
-    }
-}
-
 /// A change of a rollout.
 #[derive(Debug, clap::Args)]
 struct ChangeArgs {

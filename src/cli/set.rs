@@ -77,7 +77,7 @@ pub struct Args {
     auto_merge: bool,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

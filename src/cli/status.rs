@@ -28,7 +28,7 @@ pub struct Args {
     watch: bool,
     /// The output format
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
     /// Exit with 2 if anything is not applied or not ready
     #[arg(long)]
     exit_code: bool,

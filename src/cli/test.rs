@@ -44,7 +44,7 @@ pub struct Args {
     junit: Option<PathBuf>,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
 }
 
 /// Runs the command; returns 1 if a test did not pass.

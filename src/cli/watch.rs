@@ -47,12 +47,6 @@ enum Output {
     Json,
 }
 
-impl Args {
-    pub fn wants_json(&self) -> bool {
-        self.output == Output::Json
-    }
-}
-
 /// Runs the command until it is interrupted, which is its normal end.
 ///
 /// # Errors

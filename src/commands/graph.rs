@@ -9,14 +9,17 @@ use konverge_repo::git::Repository;
 use konverge_run::{OpenRevision, RevisionSpec, RunContext};
 
 /// The selected part of the graph.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct GraphSelection {
-    /// The revision; `None`: the working tree.
-    pub rev: Option<String>,
-    /// Show what these files depend on.
+    /// Show only what these files or folders depend on
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     pub upstream: Vec<String>,
-    /// Show what depends on these files.
+    /// Show only what depends on these files or folders
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
     pub downstream: Vec<String>,
+    /// Read a revision instead of the working tree
+    #[arg(long, value_name = "REV")]
+    pub rev: Option<String>,
 }
 
 /// Builds the graph.

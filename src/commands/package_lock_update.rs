@@ -16,14 +16,6 @@ use konverge_kcl::{LockUpdate, PackageFetcher, PathEntry};
 use konverge_repo::{git::Repository, konfig::path_packages};
 use konverge_run::{OpenRequest, OpenRevision, RunContext, Selection, compiler::Compilers, package_locks};
 
-/// Packages to lock.
-pub struct LockRequest {
-    /// The stacks whose packages are locked.
-    pub selection: Selection,
-    /// The packages whose entries are replaced.
-    pub renewed: Vec<String>,
-}
-
 /// One `kcl.mod.lock`.
 pub struct LockReport {
     /// The lock file.
@@ -36,16 +28,18 @@ pub struct LockReport {
     pub hint: Option<String>,
 }
 
-/// Locks the packages of the selected stacks. Returns a report for each lock, and the failures.
+/// Locks the packages of the selected stacks, and replaces the entries of the packages in `looked_up`. Returns a report
+/// for each lock, and the failures.
 ///
 /// # Errors
 /// The repository, its configuration or a name is wrong.
 pub async fn run(
     run: &RunContext,
-    request: &LockRequest,
+    selection: Selection,
+    looked_up: &[String],
 ) -> Result<(Vec<LockReport>, Vec<UserError>), UserError> {
     let open = OpenRequest {
-        selection: request.selection.clone(),
+        selection,
         ..OpenRequest::default()
     };
     let selected = selected_stacks::open(run, &open).await?;
@@ -77,7 +71,7 @@ pub async fn run(
                 fetcher,
                 root,
                 setup,
-                &request.renewed,
+                looked_up,
             );
             match locked.await {
                 Ok(report) => {
@@ -91,8 +85,7 @@ pub async fn run(
         }
     }
     // A name in `--update` that no package has is probably misspelled.
-    let unknown = request
-        .renewed
+    let unknown = looked_up
         .iter()
         .find(|name| !renewed.contains(&name.replace('-', "_")));
     if let Some(name) = unknown.filter(|_| failures.is_empty()) {

@@ -8,7 +8,6 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         Digest,
-        affected::{Affected, InputChange},
         plan::{Basis, Plan, StackPlan},
         spec::Spec,
         stack::Stack,
@@ -17,7 +16,7 @@ use konverge_base::{
 use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
 use konverge_policy::{self as policy, SecretReader};
 use konverge_run::{
-    OpenRevision, RunContext, Target,
+    ComparedRevisions, OpenRevision, RunContext, Target,
     compiler::{CompileError, Compiler, Compilers},
 };
 use konverge_secrets::redact;
@@ -27,34 +26,6 @@ const AT_ONCE: usize = 8;
 
 /// The maximum number of Specs that are kept between two comparisons.
 const MOST: usize = 4_096;
-
-/// The revisions that are compared.
-#[derive(Clone, Copy)]
-pub struct ComparedSides<'a> {
-    /// The revision with the change.
-    pub head: &'a OpenRevision,
-    /// The revision with which `head` is compared.
-    pub base: Option<&'a OpenRevision>,
-}
-
-impl ComparedSides<'_> {
-    /// Returns the affected stacks with their counterparts at the base. A stack that was added or removed since the
-    /// base has none.
-    pub fn targets(&self, affected: &Affected) -> Vec<Target> {
-        let base = self.base.map(|base| &base.layout);
-        let stacks = affected.stacks.iter();
-        stacks
-            .filter_map(|stack| match stack.change {
-                InputChange::Removed => base?.stack_near(&stack.stack, &stack.id).map(Target::removed),
-                _ => {
-                    let there = self.head.layout.stack_near(&stack.stack, &stack.id)?;
-                    let before = base.and_then(|base| self.head.layout.predecessor_of(base, there));
-                    Some(Target::new(there, before))
-                }
-            })
-            .collect()
-    }
-}
 
 /// Compares Specs, and caches them: a stack whose inputs were compiled before is not compiled again.
 #[derive(Default)]
@@ -71,21 +42,21 @@ impl SpecDifference {
         &mut self,
         run: &RunContext,
         compilers: &Compilers,
-        sides: ComparedSides<'_>,
+        revisions: &ComparedRevisions,
         targets: &[Target],
     ) -> Result<Plan, UserError> {
         if self.compiled.len() + 2 * targets.len() > MOST {
             self.compiled.clear();
         }
         let heads = targets.iter().filter_map(|target| target.head.as_ref());
-        self.compile(compilers.for_revision(sides.head), heads).await;
-        if let Some(base) = sides.base {
+        self.compile(compilers.for_revision(&revisions.head), heads).await;
+        if let Some(base) = &revisions.base {
             let bases = targets.iter().filter_map(|target| target.base.as_ref());
             self.compile(compilers.for_revision(base), bases).await;
         }
         run.check_interrupted()?;
         let plans = targets.iter().map(|target| {
-            let plan = self.plan_one(run, sides, target);
+            let plan = self.plan_one(run, revisions, target);
             plan.unwrap_or_else(|failure| {
                 StackPlan::failed(
                     target.folder().clone(),
@@ -132,11 +103,11 @@ impl SpecDifference {
     fn plan_one(
         &self,
         run: &RunContext,
-        sides: ComparedSides<'_>,
+        revisions: &ComparedRevisions,
         target: &Target,
     ) -> Result<StackPlan, UserError> {
-        let after = self.spec(sides.head, target.head.as_ref())?;
-        let before = match sides.base {
+        let after = self.spec(&revisions.head, target.head.as_ref())?;
+        let before = match &revisions.base {
             Some(base) => self.spec(base, target.base.as_ref()),
             None => Ok(Spec::default()),
         };
@@ -148,7 +119,7 @@ impl SpecDifference {
             }
             Err(error) => return Err(error.into()),
         };
-        let config = &sides.head.config.secrets;
+        let config = &revisions.head.config.secrets;
         let reader = SecretReader {
             stack: &target.id,
             folder: target.folder(),

@@ -3,10 +3,7 @@
 
 use std::{collections::BTreeSet, slice};
 
-use super::{
-    file_events::FileEvents,
-    spec_difference::{ComparedSides, SpecDifference},
-};
+use super::{file_events::FileEvents, spec_difference::SpecDifference};
 use konverge_base::{
     error::UserError,
     model::{
@@ -148,7 +145,7 @@ impl<'a> Watch<'a> {
         if let Some(named) = self.named() {
             affected.stacks.retain(|stack| named.contains(&stack.id));
         }
-        let targets = self.opened.sides().targets(&affected);
+        let targets = self.opened.revisions.targets(&affected);
         let plan = if self.live && !targets.is_empty() {
             self.live_plan(&targets).await?
         } else {
@@ -167,9 +164,9 @@ impl<'a> Watch<'a> {
         let Selection::Named(names) = &self.request.selection else {
             return None;
         };
-        let sides = self.opened.sides();
+        let revisions = &self.opened.revisions;
         let mut named = BTreeSet::new();
-        for (revision, name) in [Some(sides.head), sides.base]
+        for (revision, name) in [Some(&revisions.head), revisions.base.as_ref()]
             .into_iter()
             .flatten()
             .flat_map(|revision| names.iter().map(move |name| (revision, name)))
@@ -244,19 +241,9 @@ impl Opened {
         self.revisions.base.as_ref()?.commit().cloned()
     }
 
-    fn sides(&self) -> ComparedSides<'_> {
-        ComparedSides {
-            head: &self.revisions.head,
-            base: self.revisions.base.as_ref(),
-        }
-    }
-
     async fn plan(&mut self, run: &RunContext, targets: &[Target]) -> Result<Plan, UserError> {
-        let sides = ComparedSides {
-            head: &self.revisions.head,
-            base: self.revisions.base.as_ref(),
-        };
-        self.specs.plan(run, &self.compilers, sides, targets).await
+        let revisions = &self.revisions;
+        self.specs.plan(run, &self.compilers, revisions, targets).await
     }
 }
 

@@ -1,13 +1,17 @@
 //! The environment of a runner: the event, the repository, the files for outputs.
 
-use std::{collections::HashMap, fs, io::Write as _, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{
     dialect::{Dialect, gitea_page_number},
     workflow_commands,
 };
 use konverge_base::{model::check_run::Annotation, variables};
-use konverge_forge::{CiJob, ForgeError, ForgeKind, JobEvent, JobInfo, Unsupported};
+use konverge_forge::{CiJob, ForgeError, ForgeKind, JobEvent, JobInfo, Unsupported, append_to_job_file};
 use konverge_secrets::{AddressParts, credential_in, without_credentials};
 
 /// The environment of a runner of GitHub or Gitea.
@@ -174,29 +178,39 @@ impl CiJob for Runner {
             .iter()
             .map(|(name, value)| workflow_commands::output(name, value))
             .collect();
-        append(self.output.as_ref(), variables::GITHUB_OUTPUT, &text)
+        append_to_job_file(
+            self.output.as_deref(),
+            variables::GITHUB_OUTPUT,
+            &text,
+            UNWRITABLE,
+        )
     }
 
     fn add_summary(&self, markdown: &str) -> Result<(), ForgeError> {
         // GitHub shows nothing at all if a summary exceeds 1 MiB.
         const LIMIT: u64 = 1_048_576 - 1024;
         let there = self.summary_length();
+        let append = |text| {
+            append_to_job_file(
+                self.summary_file(),
+                variables::GITHUB_STEP_SUMMARY,
+                text,
+                UNWRITABLE,
+            )
+        };
         // A short note replaces the text, so that a reader knows that something is missing.
         if there + markdown.len() as u64 > LIMIT {
             let note = "\n**Not shown**: the summary of this step is full.\n";
             if there + note.len() as u64 > LIMIT {
                 return Ok(());
             }
-            return append(self.summary.as_ref(), variables::GITHUB_STEP_SUMMARY, note);
+            return append(note);
         }
-        append(self.summary.as_ref(), variables::GITHUB_STEP_SUMMARY, markdown)
+        append(markdown)
     }
 
-    fn summary_length(&self) -> u64 {
-        let summary = self.summary.as_ref();
-        summary
-            .and_then(|path| fs::metadata(path).ok())
-            .map_or(0, |found| found.len())
+    fn summary_file(&self) -> Option<&Path> {
+        self.summary.as_deref()
     }
 
     fn annotations(&self, notes: &[Annotation]) -> Vec<String> {
@@ -212,6 +226,9 @@ impl CiJob for Runner {
     }
 }
 
+/// The hint if a file of the runner cannot be written.
+const UNWRITABLE: &str = "the user of the job's container must be able to write this file: leave out `options: --user`, or name the runner's own";
+
 /// Returns true for a valid name of an owner or a repository, which is safe in a path.
 pub fn is_name(part: &str) -> bool {
     !part.is_empty()
@@ -220,19 +237,4 @@ pub fn is_name(part: &str) -> bool {
         && part
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
-}
-
-fn append(path: Option<&PathBuf>, variable: &str, text: &str) -> Result<(), ForgeError> {
-    let Some(path) = path else { return Ok(()) };
-    let written = fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| ForgeError::Unusable {
-        message: format!("{} ({variable}) cannot be written", path.display()),
-        cause: error.into(),
-        hint: "the user of the job's container must be able to write this file: leave out `options: --user`, or name the runner's own"
-            .to_owned(),
-    })
 }

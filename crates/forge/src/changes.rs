@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
-use crate::error::{ForgeError, if_found};
+use crate::error::{Result, if_found};
 use konverge_base::model::CommitId;
 
 /// A pull request, with the fields that Konverge needs.
@@ -63,64 +63,44 @@ pub struct Contribution {
 #[async_trait]
 pub trait Changes: Send + Sync {
     /// Returns a pull request.
-    async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError>;
+    async fn pull_request(&self, number: u64) -> Result<PullRequest>;
 
     /// Returns the pull requests that contain a commit, merged or not. Empty for a commit that was pushed directly
     /// to a branch, and for a commit that exists only in a fork.
-    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError>;
+    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>>;
 
     /// Returns the open pull requests from a branch, in this repository or in `owner`'s fork.
-    async fn open_pull_requests_from(
-        &self,
-        owner: &str,
-        branch: &str,
-    ) -> Result<Vec<PullRequest>, ForgeError>;
+    async fn open_pull_requests_from(&self, owner: &str, branch: &str) -> Result<Vec<PullRequest>>;
 
     /// Returns the pull requests with these numbers. Reads at most `pages` pages of 100 pull requests, the last
     /// updated first, and stops as soon as all are found.
-    async fn recent_pull_requests(
-        &self,
-        numbers: &BTreeSet<u64>,
-        pages: usize,
-    ) -> Result<Vec<PullRequest>, ForgeError>;
+    async fn recent_pull_requests(&self, numbers: &BTreeSet<u64>, pages: usize) -> Result<Vec<PullRequest>>;
 
-    /// Returns the default branch. Each call sends a request. [`ForgeError::NotFound`] can also mean that the token
-    /// may not see the repository.
-    async fn default_branch(&self) -> Result<DefaultBranch, ForgeError>;
+    /// Returns the default branch. Each call sends a request. [`crate::ForgeError::NotFound`] can also mean that the
+    /// token may not see the repository.
+    async fn default_branch(&self) -> Result<DefaultBranch>;
 
     /// Returns a branch by its name; never a tag.
-    async fn branch(&self, name: &str) -> Result<DefaultBranch, ForgeError>;
+    async fn branch(&self, name: &str) -> Result<DefaultBranch>;
 
     /// Returns the newest commit of a branch; `None` if the branch does not exist.
-    async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>, ForgeError> {
+    async fn branch_tip(&self, name: &str) -> Result<Option<CommitId>> {
         Ok(if_found(self.branch(name).await)?.map(|branch| branch.tip))
     }
 
     /// Returns the commits in `tip` that are not in `commit`; `None` if `tip` does not contain `commit`.
-    async fn commits_after(
-        &self,
-        commit: &CommitId,
-        tip: &CommitId,
-    ) -> Result<Option<BTreeSet<CommitId>>, ForgeError>;
+    async fn commits_after(&self, commit: &CommitId, tip: &CommitId) -> Result<Option<BTreeSet<CommitId>>>;
 
     /// Returns the commits in `head` that are not in `base`. Returns an error if the forge cannot list all of them,
     /// because then some authors would be unknown.
-    async fn contributions_between(
-        &self,
-        base: &CommitId,
-        head: &CommitId,
-    ) -> Result<Vec<Contribution>, ForgeError>;
+    async fn contributions_between(&self, base: &CommitId, head: &CommitId) -> Result<Vec<Contribution>>;
 
     /// Returns the commits up to `head` that changed a folder, the newest first. Returns an error if the forge
     /// cannot list all.
-    async fn contributions_to_folder(
-        &self,
-        head: &CommitId,
-        folder: &str,
-    ) -> Result<Vec<Contribution>, ForgeError>;
+    async fn contributions_to_folder(&self, head: &CommitId, folder: &str) -> Result<Vec<Contribution>>;
 
     /// Returns the commits of a pull request. Returns an error if the forge cannot list all of them.
-    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError>;
+    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>>;
 }
 
 #[cfg(test)]

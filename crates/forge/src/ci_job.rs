@@ -1,9 +1,15 @@
 //! The CI job that runs Konverge: facts from its runner, and results that the runner accepts.
 
-use std::{fmt::Debug, path::PathBuf, sync::Arc};
+use std::{
+    fmt::Debug,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
-    error::ForgeError,
+    error::{ForgeError, Result},
     event::JobEvent,
     kind::{ForgeKind, Unsupported},
 };
@@ -51,7 +57,7 @@ pub trait CiJob: Debug + Send + Sync {
     ///
     /// # Errors
     /// An unreadable payload; an event that Konverge does not support or refuses.
-    fn event(&self) -> Result<JobEvent, ForgeError>;
+    fn event(&self) -> Result<JobEvent>;
 
     /// Returns the URL of the run.
     fn run_url(&self) -> String;
@@ -76,17 +82,23 @@ pub trait CiJob: Debug + Send + Sync {
     ///
     /// # Errors
     /// The file cannot be written.
-    fn set_outputs(&self, outputs: &[(&str, String)]) -> Result<(), ForgeError>;
+    fn set_outputs(&self, outputs: &[(&str, String)]) -> Result<()>;
 
     /// Appends to the job summary. A text that would exceed the runner's limit is replaced by a note. Does nothing
     /// if the runner has no summary.
     ///
     /// # Errors
     /// The summary cannot be written.
-    fn add_summary(&self, markdown: &str) -> Result<(), ForgeError>;
+    fn add_summary(&self, markdown: &str) -> Result<()>;
+
+    /// Returns the file of the job summary, if there is one.
+    fn summary_file(&self) -> Option<&Path>;
 
     /// Returns the length of the job summary in bytes.
-    fn summary_length(&self) -> u64;
+    fn summary_length(&self) -> u64 {
+        let found = self.summary_file().and_then(|path| fs::metadata(path).ok());
+        found.map_or(0, |found| found.len())
+    }
 
     /// Returns the lines to print that make the runner show annotations, at most as many as the runner shows.
     fn annotations(&self, notes: &[Annotation]) -> Vec<String>;
@@ -114,4 +126,22 @@ pub trait CiJob: Debug + Send + Sync {
         self.run_of_page(page)
             .is_some_and(|(run, _)| run == self.page_number())
     }
+}
+
+/// Appends to a file that a variable of the job names. Does nothing if the variable names none.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn append_to_job_file(path: Option<&Path>, variable: &str, text: &str, hint: &str) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let written = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| ForgeError::Unusable {
+        message: format!("{} ({variable}) cannot be written", path.display()),
+        cause: error.into(),
+        hint: hint.to_owned(),
+    })
 }

@@ -9,6 +9,9 @@ use konverge_base::{
 
 use crate::kind::{ForgeKind, TwoForges, Unsupported};
 
+/// The result of a request to a forge, or of a look at the runner's environment.
+pub type Result<T, E = ForgeError> = std::result::Result<T, E>;
+
 /// An error of a forge's API or of the runner's environment. Secrets in the message are masked when the error is
 /// created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -167,7 +170,7 @@ impl ForgeError {
 ///
 /// # Errors
 /// Any other error.
-pub fn if_found<T>(answer: Result<T, ForgeError>) -> Result<Option<T>, ForgeError> {
+pub fn if_found<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(ForgeError::NotFound { .. }) => Ok(None),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::error::ForgeError;
+use crate::error::{ForgeError, Result};
 use konverge_base::model::CommitId;
 
 /// An event that Konverge handles.
@@ -177,7 +177,7 @@ impl WorkflowRunEvent {
     ///
     /// # Errors
     /// The checked-out commit contains the run's head, so `common` is the head itself.
-    pub fn refuse_checkout_on(&self, common: &CommitId) -> Result<(), ForgeError> {
+    pub fn refuse_checkout_on(&self, common: &CommitId) -> Result<()> {
         if !self.from_outside() || self.head != *common {
             return Ok(());
         }

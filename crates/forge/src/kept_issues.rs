@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use crate::{
-    error::ForgeError,
+    error::Result,
     publishing::{Issue, Publishing, only_own, only_own_and_of_jobs},
 };
 use konverge_base::model::comment_marker::{CommentMarker, MarkerKind};
@@ -30,19 +30,19 @@ pub enum IssueChange {
 #[async_trait]
 pub trait KeptIssues: Publishing {
     /// Returns all issues with this label that our login opened and that have a marker.
-    async fn kept_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
+    async fn kept_issues(&self, label: &str) -> Result<Vec<Issue>> {
         only_own(self, self.marked_issues(label).await?).await
     }
 
     /// Returns true if we wrote an issue with this label and exactly this marker.
-    async fn has_issue(&self, label: &str, marker: &CommentMarker) -> Result<bool, ForgeError> {
+    async fn has_issue(&self, label: &str, marker: &CommentMarker) -> Result<bool> {
         let kept = self.kept_issues(label).await?;
         Ok(kept.iter().any(|issue| issue.marker == *marker))
     }
 
     /// Returns the oldest open issue of `marker`. Also finds issues that another job opened with its own token,
     /// because a step that uses another token comments on them.
-    async fn job_issue(&self, label: &str, marker: &CommentMarker) -> Result<Option<Issue>, ForgeError> {
+    async fn job_issue(&self, label: &str, marker: &CommentMarker) -> Result<Option<Issue>> {
         let mut found = self.marked_issues(label).await?;
         found.retain(|issue| issue.open && issue.marker.same_place(marker));
         let found = only_own_and_of_jobs(self, found).await?;
@@ -59,7 +59,7 @@ pub trait KeptIssues: Publishing {
         marker: &CommentMarker,
         title: &str,
         body: &str,
-    ) -> Result<IssueChange, ForgeError> {
+    ) -> Result<IssueChange> {
         let same_place = known.iter().filter(|issue| issue.marker.same_place(marker));
         let oldest = same_place.min_by_key(|issue| (!issue.open, issue.number));
         // The digest covers the content, so equal digests need no write.
@@ -82,7 +82,7 @@ pub trait KeptIssues: Publishing {
     }
 
     /// Closes an open issue.
-    async fn close_issue(&self, issue: &Issue) -> Result<IssueChange, ForgeError> {
+    async fn close_issue(&self, issue: &Issue) -> Result<IssueChange> {
         if !issue.open {
             return Ok(IssueChange::Unchanged);
         }

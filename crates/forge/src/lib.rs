@@ -30,8 +30,8 @@ mod sticky_comments;
 use std::fmt::Debug;
 
 pub use changes::{Changes, Contribution, DefaultBranch, PullRequest};
-pub use ci_job::{CiJob, JobInfo};
-pub use error::{ForgeError, if_found};
+pub use ci_job::{CiJob, JobInfo, append_to_job_file};
+pub use error::{ForgeError, Result, if_found};
 pub use event::{JobEvent, PullRequestEvent, PushEvent, WorkflowRunEvent, other_branch};
 pub use identity::IdentityEndpoint;
 pub use kept_issues::{IssueChange, KeptIssues, duplicates as duplicate_issues};

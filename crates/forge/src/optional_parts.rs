@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{error::ForgeError, people::ReviewApproval};
+use crate::{error::Result, people::ReviewApproval};
 use konverge_base::model::{CommitId, check_run::CheckRun};
 
 /// Check reports on a commit. All errors come from the forge.
@@ -23,7 +23,7 @@ pub trait Checks: Send + Sync {
         check: &CheckRun,
         external_id: &str,
         details_url: Option<&str>,
-    ) -> Result<Option<String>, ForgeError>;
+    ) -> Result<Option<String>>;
 }
 
 /// The state of a deployment.
@@ -72,18 +72,14 @@ pub trait Deployments: Send + Sync {
         environment: &str,
         description: &str,
         receipt: &Value,
-    ) -> Result<u64, ForgeError>;
+    ) -> Result<u64>;
 
     /// Returns the deployments of applies in an environment, the newest first, at most 100. With `sha`, returns
     /// only deployments of that commit.
-    async fn list_deployments(
-        &self,
-        environment: &str,
-        sha: Option<&CommitId>,
-    ) -> Result<Vec<Deployment>, ForgeError>;
+    async fn list_deployments(&self, environment: &str, sha: Option<&CommitId>) -> Result<Vec<Deployment>>;
 
     /// Returns the newest state of a deployment; `None` if it has none yet.
-    async fn deployment_state(&self, deployment: u64) -> Result<Option<DeploymentState>, ForgeError>;
+    async fn deployment_state(&self, deployment: u64) -> Result<Option<DeploymentState>>;
 
     /// Sets the state of a deployment.
     async fn set_deployment_status(
@@ -92,7 +88,7 @@ pub trait Deployments: Send + Sync {
         state: DeploymentState,
         description: &str,
         log_url: Option<&str>,
-    ) -> Result<(), ForgeError>;
+    ) -> Result<()>;
 }
 
 /// The approval of a run for an environment.
@@ -109,7 +105,7 @@ pub struct RunApproval {
 pub trait Environments: Send + Sync {
     /// Returns the people who approved a run for this environment, each once. Approvals for other environments of
     /// the same run do not count.
-    async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, ForgeError>;
+    async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>>;
 }
 
 /// Edits of reviews. They matter because a person who may push may edit the reviews of others.
@@ -117,7 +113,7 @@ pub trait Environments: Send + Sync {
 pub trait ReviewEdits: Send + Sync {
     /// Returns the login of the last editor of a review; `None` if the review was never edited. A response that
     /// leaves this unclear is an error.
-    async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, ForgeError>;
+    async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>>;
 }
 
 /// One update of a branch.
@@ -141,5 +137,5 @@ pub trait BranchActivity: Send + Sync {
         &self,
         branch: &str,
         until: &(dyn for<'a> Fn(&'a [BranchUpdate]) -> bool + Send + Sync),
-    ) -> Result<Vec<BranchUpdate>, ForgeError>;
+    ) -> Result<Vec<BranchUpdate>>;
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::{error::ForgeError, kind::Unsupported};
+use crate::{error::Result, kind::Unsupported};
 use konverge_base::model::CommitId;
 
 /// The latest approving review of one person.
@@ -40,10 +40,10 @@ pub enum Permission {
 pub trait People: Send + Sync {
     /// Returns the current approvals of a pull request: the latest review of each reviewer, without dismissed and
     /// withdrawn reviews.
-    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError>;
+    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>>;
 
     /// Returns the permission of a user; [`Permission::None`] for an unknown user.
-    async fn permission(&self, user: &str) -> Result<Permission, ForgeError>;
+    async fn permission(&self, user: &str) -> Result<Permission>;
 
     /// Returns an error if the forge interprets CODEOWNERS differently from GitHub, where each line has a path
     /// pattern and the last matching line counts.
@@ -51,5 +51,5 @@ pub trait People: Send + Sync {
 
     /// Returns true if a user is an active member of the team `org/slug`. The token of a job may not be allowed to
     /// read this. A team that the token cannot see is an error.
-    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError>;
+    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool>;
 }

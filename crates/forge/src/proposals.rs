@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use crate::error::ForgeError;
+use crate::error::Result;
 use konverge_base::model::{CommitId, RepoPath};
 
 /// Files to commit to a branch of Konverge.
@@ -90,13 +90,13 @@ pub struct ProposedPullRequest {
 pub trait Proposals: Send + Sync {
     /// Commits files to a branch, and creates the branch if necessary. Never force-pushes, so commits of others
     /// stay.
-    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError>;
+    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles>;
 
     /// Returns the pull requests from a branch of this repository, the newest first.
-    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError>;
+    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>>;
 
     /// Returns the open pull request from a branch of Konverge.
-    async fn open_proposal_of(&self, branch: &str) -> Result<Option<ProposedPullRequest>, ForgeError> {
+    async fn open_proposal_of(&self, branch: &str) -> Result<Option<ProposedPullRequest>> {
         let all = self.proposals_of(branch).await?;
         Ok(all.into_iter().find(|pull| pull.open))
     }
@@ -108,15 +108,15 @@ pub trait Proposals: Send + Sync {
         base: &str,
         title: &str,
         body: &str,
-    ) -> Result<ProposedPullRequest, ForgeError>;
+    ) -> Result<ProposedPullRequest>;
 
     /// Replaces the title and the text of a pull request.
-    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), ForgeError>;
+    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<()>;
 
     /// Asks the forge to merge a pull request as soon as its rules allow it (auto-merge). Returns an error if the
     /// repository does not allow this, or if the pull request could be merged at once.
-    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), ForgeError>;
+    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<()>;
 
     /// Returns false if a pull request that this token opens would start no workflow.
-    async fn starts_workflows(&self) -> Result<bool, ForgeError>;
+    async fn starts_workflows(&self) -> Result<bool>;
 }

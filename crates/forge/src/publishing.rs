@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::error::ForgeError;
+use crate::error::Result;
 use konverge_base::model::{CommitId, comment_marker::CommentMarker};
 
 /// A comment on a pull request or an issue.
@@ -89,7 +89,7 @@ pub struct Issue {
 #[async_trait]
 pub trait Publishing: Send + Sync {
     /// Returns the login of the token's owner, which is the author of all writes. Requested once and then cached.
-    async fn own_login(&self) -> Result<String, ForgeError>;
+    async fn own_login(&self) -> Result<String>;
 
     /// Returns the login of the tokens that the forge gives to its jobs; `None` if jobs have no such login.
     fn job_login(&self) -> Option<&'static str>;
@@ -104,29 +104,24 @@ pub trait Publishing: Send + Sync {
         number: u64,
         since: Option<Timestamp>,
         access: CommentAccess,
-    ) -> Result<Vec<Comment>, ForgeError>;
+    ) -> Result<Vec<Comment>>;
 
     /// Creates a comment. `body` starts with the line of the marker. If it is unknown whether the request was
     /// executed, the client first looks for a comment by our login with exactly this marker, and only then tries again.
-    async fn create_comment(
-        &self,
-        number: u64,
-        marker: &CommentMarker,
-        body: &str,
-    ) -> Result<Comment, ForgeError>;
+    async fn create_comment(&self, number: u64, marker: &CommentMarker, body: &str) -> Result<Comment>;
 
     /// Replaces the text of a comment and returns the comment.
-    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError>;
+    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment>;
 
     /// Deletes a comment. Also succeeds if the comment does not exist any more: an earlier attempt whose response
     /// was lost may have deleted it.
-    async fn delete_comment(&self, id: u64) -> Result<(), ForgeError>;
+    async fn delete_comment(&self, id: u64) -> Result<()>;
 
     /// Returns the statuses of a commit, the newest first; one context may occur several times.
-    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError>;
+    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>>;
 
     /// Returns the newest statuses, as many as the forge returns in one response.
-    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError>;
+    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>>;
 
     /// Sets a status. Truncates the description to the forge's limit.
     async fn set_status(
@@ -136,27 +131,21 @@ pub trait Publishing: Send + Sync {
         state: StatusState,
         description: &str,
         url: Option<&str>,
-    ) -> Result<(), ForgeError>;
+    ) -> Result<()>;
 
     /// Returns all issues with this label and a marker, by any author, open or closed.
-    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError>;
+    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>>;
 
     /// Opens an issue. If it is unknown whether the request was executed, the client first looks for an issue by our
     /// login with exactly this marker, and only then tries again.
-    async fn open_issue(
-        &self,
-        label: &str,
-        marker: &CommentMarker,
-        title: &str,
-        body: &str,
-    ) -> Result<(), ForgeError>;
+    async fn open_issue(&self, label: &str, marker: &CommentMarker, title: &str, body: &str) -> Result<()>;
 
     /// Replaces the title and the text of an issue, and reopens it if it is closed. Returns false if the issue does
     /// not exist any more.
-    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError>;
+    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool>;
 
     /// Closes an issue. Also succeeds if the issue does not exist any more.
-    async fn end_issue(&self, number: u64) -> Result<(), ForgeError>;
+    async fn end_issue(&self, number: u64) -> Result<()>;
 }
 
 /// A text at the forge that has an author. Anybody can copy a marker of Konverge into a text, so only the author
@@ -185,7 +174,7 @@ impl Authored for Issue {
 }
 
 /// Keeps only the texts that our login wrote. Requests the login only if there is a text to check.
-pub(crate) async fn only_own<P, T>(publishing: &P, mut texts: Vec<T>) -> Result<Vec<T>, ForgeError>
+pub(crate) async fn only_own<P, T>(publishing: &P, mut texts: Vec<T>) -> Result<Vec<T>>
 where
     P: Publishing + ?Sized,
     T: Authored + Send,
@@ -199,10 +188,7 @@ where
 }
 
 /// Keeps only the texts that our login, or the token of a job, wrote.
-pub(crate) async fn only_own_and_of_jobs<P, T>(
-    publishing: &P,
-    mut texts: Vec<T>,
-) -> Result<Vec<T>, ForgeError>
+pub(crate) async fn only_own_and_of_jobs<P, T>(publishing: &P, mut texts: Vec<T>) -> Result<Vec<T>>
 where
     P: Publishing + ?Sized,
     T: Authored + Send,

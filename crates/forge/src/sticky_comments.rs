@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    error::ForgeError,
+    error::{ForgeError, Result},
     publishing::{Comment, CommentAccess, Publishing, only_own},
 };
 use konverge_base::{
@@ -99,12 +99,7 @@ pub trait StickyComments: Publishing {
     ///
     /// # Errors
     /// [`ForgeError::TooLong`] if the text must become shorter; other errors of the forge.
-    async fn upsert_comment(
-        &self,
-        pr: u64,
-        marker: &CommentMarker,
-        body: &str,
-    ) -> Result<Upsert, ForgeError> {
+    async fn upsert_comment(&self, pr: u64, marker: &CommentMarker, body: &str) -> Result<Upsert> {
         // An earlier preview with another number of shards left comments that no later run would replace.
         let OwnComments { current, obsolete } = self.own_comments(pr, marker, None).await?;
         for comment in obsolete {
@@ -136,7 +131,7 @@ pub trait StickyComments: Publishing {
 
     /// Creates the comment of `marker` without leaving two: another run may have created one after our list and
     /// before our creation. Then the older comment stays. It takes our content, unless a newer run has written it.
-    async fn create_sticky(&self, pr: u64, marker: &CommentMarker, body: &str) -> Result<Upsert, ForgeError> {
+    async fn create_sticky(&self, pr: u64, marker: &CommentMarker, body: &str) -> Result<Upsert> {
         // The forge cannot create a comment only if it is absent. So each run creates its comment first and then lists
         // again: both runs see both comments, and both keep the older one.
         let created = self.create_comment(pr, marker, body).await?;
@@ -184,7 +179,7 @@ pub trait StickyComments: Publishing {
         pr: u64,
         marker: &CommentMarker,
         render: impl Fn(usize) -> String,
-    ) -> impl Future<Output = Result<FittedComment, ForgeError>> {
+    ) -> impl Future<Output = Result<FittedComment>> {
         async move {
             let mut last = None;
             for budget in BUDGETS {
@@ -201,13 +196,7 @@ pub trait StickyComments: Publishing {
 
     /// Replaces a part of our comment of `marker`. Returns false if the run of `marker` wrote no comment that
     /// contains `from`.
-    async fn edit_comment(
-        &self,
-        pr: u64,
-        marker: &CommentMarker,
-        from: &str,
-        to: &str,
-    ) -> Result<bool, ForgeError> {
+    async fn edit_comment(&self, pr: u64, marker: &CommentMarker, from: &str, to: &str) -> Result<bool> {
         let ours = self.own_comments(pr, marker, None).await?.current;
         let of_run = ours
             .iter()
@@ -221,14 +210,14 @@ pub trait StickyComments: Publishing {
     }
 
     /// Returns our comment with exactly this marker.
-    async fn comment_of(&self, pr: u64, marker: &CommentMarker) -> Result<Option<Comment>, ForgeError> {
+    async fn comment_of(&self, pr: u64, marker: &CommentMarker) -> Result<Option<Comment>> {
         let mut ours = self.own_comments(pr, marker, None).await?.current.into_iter();
         Ok(ours.find(|comment| comment.marker().as_ref() == Some(marker)))
     }
 
     /// Deletes our comment of `marker`, unless a newer run has written it, and the comments that the marker makes
     /// obsolete.
-    async fn remove_comment(&self, pr: u64, marker: &CommentMarker) -> Result<(), ForgeError> {
+    async fn remove_comment(&self, pr: u64, marker: &CommentMarker) -> Result<()> {
         let mut own = self.own_comments(pr, marker, None).await?;
         own.current
             .retain(|comment| !comment.marker().is_some_and(|m| m.is_newer_than(marker)));
@@ -239,7 +228,7 @@ pub trait StickyComments: Publishing {
     }
 
     /// Returns the comments of Konverge with the preview of a pull request, one for each shard.
-    async fn preview_comments(&self, pr: u64) -> Result<Vec<PreviewComment>, ForgeError> {
+    async fn preview_comments(&self, pr: u64) -> Result<Vec<PreviewComment>> {
         let head = |comment: &Comment| {
             let marker = comment.marker().filter(|m| m.kind == MarkerKind::Preview);
             marker.map(|marker| marker.head)
@@ -263,7 +252,7 @@ pub trait StickyComments: Publishing {
         pr: u64,
         marker: &CommentMarker,
         since: Option<Timestamp>,
-    ) -> Result<OwnComments, ForgeError> {
+    ) -> Result<OwnComments> {
         let voided = |comment: &Comment| comment.marker().is_some_and(|m| marker.voids(&m));
         let in_place = |comment: &Comment| comment.marker().is_some_and(|m| m.same_place(marker));
         let mut all = self.comments(pr, since, CommentAccess::Write).await?;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use konverge_base::model::CommitId;
-use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, ForgeKind, PullRequest, if_found};
-use konverge_rest::{CommitNames, ListedCommit, RestClient, TokenPermission, User, encoded};
+use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeKind, PullRequest, Result, if_found};
+use konverge_rest::{CommitNames, ListedCommit, ListedPullRequest, TokenPermission, encoded};
 use serde::Deserialize;
 
 use crate::{client::Client, pages::Page};
@@ -15,54 +15,6 @@ const READ: TokenPermission = TokenPermission("read:repository");
 
 /// The maximum number of commits. If there are more, the contributors are unknown.
 const MOST_COMMITS: usize = 1_000;
-
-/// A pull request, with the fields for changes and for proposals.
-#[derive(Deserialize)]
-pub(super) struct PullRequestBody {
-    pub(super) number: u64,
-    user: Option<User>,
-    pub(super) head: HeadBody,
-    base: BaseBody,
-    merge_commit_sha: Option<String>,
-    pub(super) merged_at: Option<String>,
-    pub(super) state: String,
-    #[serde(default)]
-    pub(super) html_url: String,
-    #[serde(default)]
-    pub(super) title: String,
-    #[serde(default)]
-    pub(super) body: String,
-}
-
-impl PullRequestBody {
-    /// Returns true if the head is in the repository of the pull request. The two repositories are compared with each
-    /// other, because the configured name may be outdated after a renaming.
-    pub(super) fn is_home(&self) -> bool {
-        self.head.repo.is_some() && self.head.repo == self.base.repo
-    }
-}
-
-#[derive(Deserialize)]
-pub(super) struct HeadBody {
-    /// The name of the branch, even after its deletion. Empty if the head was pushed to `refs/for/main`.
-    #[serde(default)]
-    pub(super) label: String,
-    #[serde(default)]
-    pub(super) sha: String,
-    repo: Option<RepositoryBody>,
-}
-
-#[derive(Deserialize)]
-struct BaseBody {
-    #[serde(rename = "ref")]
-    name: String,
-    repo: Option<RepositoryBody>,
-}
-
-#[derive(Deserialize, PartialEq)]
-struct RepositoryBody {
-    full_name: String,
-}
 
 #[derive(Deserialize)]
 struct Reference {
@@ -78,49 +30,40 @@ struct Object {
 
 #[async_trait]
 impl Changes for Client {
-    async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError> {
+    async fn pull_request(&self, number: u64) -> Result<PullRequest> {
         self.one_pull_request(&self.path(&format!("/pulls/{number}")))
             .await
     }
 
-    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>> {
         // Gitea knows only one pull request of a commit: the one whose merge created it.
         let path = self.path(&format!("/commits/{sha}/pull"));
         let pull = if_found(self.one_pull_request(&path).await)?;
         Ok(pull.into_iter().collect())
     }
 
-    async fn open_pull_requests_from(
-        &self,
-        owner: &str,
-        branch: &str,
-    ) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn open_pull_requests_from(&self, owner: &str, branch: &str) -> Result<Vec<PullRequest>> {
         // Gitea has no filter for the head, so all open pull requests are listed.
         let path = self.path("/pulls?state=open");
-        let raw: Vec<PullRequestBody> = self.list(&path, READ).await?;
-        let is_from = |raw: &PullRequestBody| {
-            let repository = raw.head.repo.as_ref();
-            let of = repository.and_then(|repository| repository.full_name.split('/').next());
+        let raw: Vec<ListedPullRequest> = self.list(&path, READ).await?;
+        let is_from = |raw: &ListedPullRequest| {
+            let of = raw.head.owner();
             raw.head.label == branch && of.is_some_and(|of| of.eq_ignore_ascii_case(owner))
         };
         raw.into_iter()
             .filter(is_from)
-            .map(|raw| convert(&self.rest, &path, raw))
+            .map(|raw| raw.into_pull_request(&self.rest, &path))
             .collect()
     }
 
-    async fn recent_pull_requests(
-        &self,
-        numbers: &BTreeSet<u64>,
-        pages: usize,
-    ) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn recent_pull_requests(&self, numbers: &BTreeSet<u64>, pages: usize) -> Result<Vec<PullRequest>> {
         let path = self.path("/pulls?state=all&sort=recentupdate");
         // The caller counts in pages of 100. A pull request that is updated between two requests may be on both
         // pages.
         let most = (pages * 100).div_ceil(self.page_size().await?);
         let (mut found, mut before) = (BTreeMap::new(), 0);
         for page in 1..=most {
-            let Page { items, is_last } = self.page::<PullRequestBody>(&path, READ, page, before).await?;
+            let Page { items, is_last } = self.page::<ListedPullRequest>(&path, READ, page, before).await?;
             before += items.len();
             for mut raw in items.into_iter().filter(|raw| numbers.contains(&raw.number)) {
                 // On Forgejo, `head.sha` of a merged pull request is the tip of the branch, which may have moved
@@ -129,7 +72,7 @@ impl Changes for Client {
                 if raw.merged_at.is_some() {
                     raw.head.sha = self.kept_head(raw.number).await?;
                 }
-                let pull = convert(&self.rest, &path, raw)?;
+                let pull = raw.into_pull_request(&self.rest, &path)?;
                 found.insert(pull.number, pull);
             }
             if is_last || found.len() == numbers.len() {
@@ -139,7 +82,7 @@ impl Changes for Client {
         Ok(found.into_values().collect())
     }
 
-    async fn default_branch(&self) -> Result<DefaultBranch, ForgeError> {
+    async fn default_branch(&self) -> Result<DefaultBranch> {
         #[derive(Deserialize)]
         struct Repository {
             default_branch: String,
@@ -148,7 +91,7 @@ impl Changes for Client {
         self.branch(&default_branch).await
     }
 
-    async fn branch(&self, name: &str) -> Result<DefaultBranch, ForgeError> {
+    async fn branch(&self, name: &str) -> Result<DefaultBranch> {
         #[derive(Deserialize)]
         struct Branch {
             commit: Commit,
@@ -167,11 +110,7 @@ impl Changes for Client {
         })
     }
 
-    async fn commits_after(
-        &self,
-        commit: &CommitId,
-        tip: &CommitId,
-    ) -> Result<Option<BTreeSet<CommitId>>, ForgeError> {
+    async fn commits_after(&self, commit: &CommitId, tip: &CommitId) -> Result<Option<BTreeSet<CommitId>>> {
         #[derive(Deserialize)]
         struct Sha {
             sha: String,
@@ -192,19 +131,11 @@ impl Changes for Client {
             .map(Some)
     }
 
-    async fn contributions_between(
-        &self,
-        base: &CommitId,
-        head: &CommitId,
-    ) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_between(&self, base: &CommitId, head: &CommitId) -> Result<Vec<Contribution>> {
         self.contributions(&self.commits_path(head, base)).await
     }
 
-    async fn contributions_to_folder(
-        &self,
-        head: &CommitId,
-        folder: &str,
-    ) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_to_folder(&self, head: &CommitId, folder: &str) -> Result<Vec<Contribution>> {
         // For an unknown head, Gitea's commit list fails with a server error. A request for the commit itself fails
         // with a clear 404.
         let path = self.path(&format!("/git/commits/{head}?{LEAN}"));
@@ -214,7 +145,7 @@ impl Changes for Client {
         Ok(if_found(self.contributions(&path).await)?.unwrap_or_default())
     }
 
-    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>> {
         self.contributions(&self.path(&format!("/pulls/{number}/commits?{LEAN}")))
             .await
     }
@@ -237,7 +168,7 @@ impl Client {
         self.path(&format!("/commits?sha={of}&not={without}&{LEAN}"))
     }
 
-    async fn contributions(&self, path: &str) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions(&self, path: &str) -> Result<Vec<Contribution>> {
         let (mut all, mut is_last) = (Vec::new(), false);
         for page in 1.. {
             if is_last || all.len() > MOST_COMMITS {
@@ -254,15 +185,15 @@ impl Client {
     }
 
     /// Reads one pull request.
-    async fn one_pull_request(&self, path: &str) -> Result<PullRequest, ForgeError> {
-        let mut raw: PullRequestBody = self.rest.get(path, READ).await?;
+    async fn one_pull_request(&self, path: &str) -> Result<PullRequest> {
+        let mut raw: ListedPullRequest = self.rest.get(path, READ).await?;
         raw.head.sha = self.kept_head(raw.number).await?;
-        convert(&self.rest, path, raw)
+        raw.into_pull_request(&self.rest, path)
     }
 
     /// Reads the head that Gitea keeps as a ref for each pull request. Its responses contain the tip of the branch
     /// instead, which may have moved after the merge.
-    async fn kept_head(&self, number: u64) -> Result<String, ForgeError> {
+    async fn kept_head(&self, number: u64) -> Result<String> {
         let name = format!("refs/pull/{number}/head");
         let of_head = self.path(&format!("/git/{name}"));
         // The pull request exists, so a missing ref is an error. It must not look like a missing pull request.
@@ -275,23 +206,6 @@ impl Client {
         };
         Ok(head.ok_or_else(missing)?.object.sha)
     }
-}
-
-fn convert(rest: &RestClient, path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
-    let is_home = raw.is_home();
-    Ok(PullRequest {
-        number: raw.number,
-        author: raw.user.map_or_else(String::new, |user| user.login),
-        head: rest.commit_id(path, &raw.head.sha)?,
-        // If the repository of the head was deleted, it was a fork. A head without a branch comes from a person
-        // without write permission.
-        from_fork: !is_home || raw.head.label.is_empty(),
-        head_branch: raw.head.label,
-        base_branch: raw.base.name,
-        merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),
-        merged: raw.merged_at.is_some(),
-        open: raw.state == "open",
-    })
 }
 
 fn login_of_address(address: &str) -> Option<&str> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::header;
-use konverge_forge::{ForgeError, ForgeKind, RequestOptions};
+use konverge_forge::{ForgeError, ForgeKind, RequestOptions, Result};
 use konverge_rest::{ApiAddress, HttpApi, RestClient, TokenPermission, check_token};
 use konverge_secrets::Secrets;
 use secrecy::SecretString;
@@ -47,7 +47,7 @@ impl Client {
     ///
     /// # Errors
     /// An invalid address or token.
-    pub fn new(api_url: &str, repository: &str, token: &str, secrets: Secrets) -> Result<Self, ForgeError> {
+    pub fn new(api_url: &str, repository: &str, token: &str, secrets: Secrets) -> Result<Self> {
         secrets.learn(token);
         let address = ApiAddress::parse(api_url, HINT)?;
         check_token(token, HINT)?;
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// Returns the name and version of the server. Requested once.
-    pub(super) async fn server(&self) -> Result<&Server, ForgeError> {
+    pub(super) async fn server(&self) -> Result<&Server> {
         #[derive(serde::Deserialize)]
         struct Answer {
             version: String,

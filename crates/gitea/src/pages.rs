@@ -2,7 +2,7 @@
 //! than requested, and items that the token cannot see are counted but left out.
 
 use http::{HeaderMap, Method};
-use konverge_forge::ForgeError;
+use konverge_forge::Result;
 use konverge_rest::TokenPermission;
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -16,7 +16,7 @@ const MOST_PAGES: usize = 200;
 
 impl Client {
     /// Returns the number of items on a page of this server. Requested once and then cached.
-    pub(super) async fn page_size(&self) -> Result<usize, ForgeError> {
+    pub(super) async fn page_size(&self) -> Result<usize> {
         #[derive(Deserialize)]
         struct Settings {
             max_response_items: usize,
@@ -36,7 +36,7 @@ impl Client {
         &self,
         path: &str,
         need: TokenPermission,
-    ) -> Result<Vec<T>, ForgeError> {
+    ) -> Result<Vec<T>> {
         let mut all = Vec::new();
         for page in 1..=MOST_PAGES {
             let Page { items, is_last } = self.page(path, need, page, all.len()).await?;
@@ -56,7 +56,7 @@ impl Client {
         need: TokenPermission,
         page: usize,
         before: usize,
-    ) -> Result<Page<T>, ForgeError> {
+    ) -> Result<Page<T>> {
         let size = self.page_size().await?;
         let more = if path.contains('?') { '&' } else { '?' };
         let path = format!("{path}{more}limit={size}&page={page}");

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use konverge_forge::{ForgeError, ForgeKind, People, Permission, ReviewApproval, Unsupported, if_found};
+use konverge_forge::{
+    ForgeError, ForgeKind, People, Permission, Result, ReviewApproval, Unsupported, if_found,
+};
 use konverge_rest::{TokenPermission, User, encoded};
 use serde::Deserialize;
 use serde_json::Value;
@@ -54,13 +56,13 @@ impl Team {
 
 #[async_trait]
 impl People for Client {
-    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
+    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>> {
         let path = self.path(&format!("/pulls/{pr}/reviews"));
         // Gitea lists the oldest review first, so a later one replaces an earlier one.
         Ok(current(self.list(&path, READ).await?))
     }
 
-    async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
+    async fn permission(&self, user: &str) -> Result<Permission> {
         #[derive(Deserialize)]
         struct Answer {
             permission: String,
@@ -87,7 +89,7 @@ impl People for Client {
         Err(without("CODEOWNERS with patterns of paths"))
     }
 
-    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError> {
+    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool> {
         // Gitea's search returns only the teams of the token's owner, so all teams are listed.
         let path = format!("/orgs/{}/teams", encoded(org));
         let teams: Vec<Team> = self.list(&path, ORGANISATION).await?;
@@ -106,7 +108,7 @@ impl People for Client {
 
 impl Client {
     /// Returns true if a user is in a team with write access to the repository.
-    async fn writes_by_team(&self, user: &str) -> Result<bool, ForgeError> {
+    async fn writes_by_team(&self, user: &str) -> Result<bool> {
         let teams: Vec<Team> = match self.rest.get(&self.path("/teams"), READ).await {
             Ok(teams) => teams,
             // A repository of a person has no teams.
@@ -126,7 +128,7 @@ impl Client {
         refused.map_or(Ok(false), Err)
     }
 
-    async fn is_in_team(&self, team: &Team, user: &str) -> Result<bool, ForgeError> {
+    async fn is_in_team(&self, team: &Team, user: &str) -> Result<bool> {
         let path = format!("/teams/{}/members/{}", team.id, encoded(user));
         Ok(if_found(self.rest.get::<Value>(&path, ORGANISATION).await)?.is_some())
     }

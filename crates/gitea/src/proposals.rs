@@ -10,16 +10,14 @@ use konverge_base::{
     retry::{RetryDecision, RetryPolicy},
 };
 use konverge_forge::{
-    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest,
+    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest, Result,
     if_found,
 };
-use konverge_rest::{BranchFile, BranchFiles, TokenPermission, User, encoded};
+use konverge_rest::{BranchFile, BranchFiles, ListedPullRequest, TokenPermission, User, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    changes::PullRequestBody, client::Client, pages::Page, publishing::ACTIONS, title::without_references,
-};
+use crate::{client::Client, pages::Page, publishing::ACTIONS, title::without_references};
 
 const READ: TokenPermission = TokenPermission("read:repository");
 const WRITE: TokenPermission = TokenPermission("write:repository");
@@ -42,22 +40,6 @@ const LATER: &str = "Please try again later";
 /// The mail address of commits by a job's token. They name no account.
 const ACTIONS_ADDRESS: &str = "teabot@gitea.io";
 
-impl From<PullRequestBody> for ProposedPullRequest {
-    fn from(raw: PullRequestBody) -> Self {
-        Self {
-            node: raw.number.to_string(),
-            number: raw.number,
-            url: raw.html_url,
-            open: raw.state == "open",
-            merged: raw.merged_at.is_some(),
-            head: raw.head.sha,
-            title: raw.title,
-            body: raw.body,
-        }
-    }
-}
-
-/// The fields of a commit that proposals need.
 #[derive(Deserialize)]
 struct CommitBody {
     commit: CommitText,
@@ -91,7 +73,7 @@ struct Person {
 
 #[async_trait]
 impl Proposals for Client {
-    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
+    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles> {
         let tip = match self.branch_tip(commit.branch).await? {
             Some(tip) => tip,
             None => {
@@ -104,12 +86,12 @@ impl Proposals for Client {
         self.commit_to(commit, Some(tip)).await
     }
 
-    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
+    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>> {
         let path = self.path("/pulls?state=all&sort=recentupdate");
-        let is_of_branch = |raw: &PullRequestBody| raw.is_home() && raw.head.label == branch;
+        let is_of_branch = |raw: &ListedPullRequest| raw.is_home() && raw.head.label == branch;
         let (mut found, mut before) = (Vec::new(), 0);
         for page in 1..=PAGES {
-            let Page { items, is_last } = self.page::<PullRequestBody>(&path, READ, page, before).await?;
+            let Page { items, is_last } = self.page::<ListedPullRequest>(&path, READ, page, before).await?;
             before += items.len();
             found.extend(
                 items
@@ -133,11 +115,11 @@ impl Proposals for Client {
         base: &str,
         title: &str,
         body: &str,
-    ) -> Result<ProposedPullRequest, ForgeError> {
+    ) -> Result<ProposedPullRequest> {
         let open = || self.open_proposal_of(branch);
         let title = without_references(title);
         let pull = json!({"title": title, "head": branch, "base": base, "body": body});
-        let convert = <ProposedPullRequest as From<PullRequestBody>>::from;
+        let convert = <ProposedPullRequest as From<ListedPullRequest>>::from;
         let opened = self
             .rest
             .create(&self.path("/pulls"), &pull, WRITE, convert, open)
@@ -148,14 +130,14 @@ impl Proposals for Client {
         }
     }
 
-    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), ForgeError> {
+    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<()> {
         let path = self.path(&format!("/pulls/{number}"));
         let text = json!({"title": without_references(title), "body": body});
         self.rest.set::<Value>(Method::PATCH, &path, &text, WRITE).await?;
         Ok(())
     }
 
-    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), ForgeError> {
+    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<()> {
         #[derive(Deserialize)]
         struct Settings {
             default_branch: String,
@@ -193,7 +175,7 @@ impl Proposals for Client {
         self.ask_until_conflicts_are_known(&path, &body).await
     }
 
-    async fn starts_workflows(&self) -> Result<bool, ForgeError> {
+    async fn starts_workflows(&self) -> Result<bool> {
         // Gitea starts no workflow for anything that the token of a job writes.
         Ok(!self.login().await?.eq_ignore_ascii_case(ACTIONS))
     }
@@ -201,7 +183,7 @@ impl Proposals for Client {
 
 impl Client {
     /// Requests a merge, and repeats the request while Gitea still checks for conflicts.
-    async fn ask_until_conflicts_are_known(&self, path: &str, body: &Value) -> Result<(), ForgeError> {
+    async fn ask_until_conflicts_are_known(&self, path: &str, body: &Value) -> Result<()> {
         let looks_for_conflicts = |error: &ForgeError| match error {
             ForgeError::Refused {
                 status: 405, message, ..
@@ -213,7 +195,7 @@ impl Client {
             .await
     }
 
-    async fn ask_once(&self, path: &str, body: &Value) -> Result<(), ForgeError> {
+    async fn ask_once(&self, path: &str, body: &Value) -> Result<()> {
         match self.rest.repeatable(Method::POST, path, Some(body), WRITE).await {
             // 409 means that the merge is already scheduled.
             Ok(_) | Err(ForgeError::Refused { status: 409, .. }) => Ok(()),
@@ -222,7 +204,7 @@ impl Client {
     }
 
     /// Creates a branch at a commit; `None` if somebody else created it at another commit in the meantime.
-    async fn make_branch(&self, name: &str, at: &CommitId) -> Result<Option<()>, ForgeError> {
+    async fn make_branch(&self, name: &str, at: &CommitId) -> Result<Option<()>> {
         let branch = json!({"new_branch_name": name, "old_ref_name": at});
         let path = self.path("/branches");
         match self.rest.set::<Value>(Method::POST, &path, &branch, WRITE).await {
@@ -241,11 +223,7 @@ impl Client {
 impl BranchFiles for Client {
     const CHANGED: u16 = 422;
 
-    async fn parent_of_own(
-        &self,
-        commit: &FilesCommit<'_>,
-        at: &CommitId,
-    ) -> Result<Option<CommitId>, ForgeError> {
+    async fn parent_of_own(&self, commit: &FilesCommit<'_>, at: &CommitId) -> Result<Option<CommitId>> {
         let path = self.path(&format!(
             "/git/commits/{at}?stat=false&files=true&verification=false"
         ));
@@ -271,7 +249,7 @@ impl BranchFiles for Client {
         }
     }
 
-    async fn file(&self, commit: &CommitId, path: &RepoPath) -> Result<Option<BranchFile>, ForgeError> {
+    async fn file(&self, commit: &CommitId, path: &RepoPath) -> Result<Option<BranchFile>> {
         #[derive(Deserialize)]
         struct Contents {
             sha: String,
@@ -294,7 +272,7 @@ impl BranchFiles for Client {
         commit: &FilesCommit<'_>,
         _: bool,
         there: &[Option<BranchFile>],
-    ) -> Result<CommitId, ForgeError> {
+    ) -> Result<CommitId> {
         #[derive(Deserialize)]
         struct Written {
             commit: Made,

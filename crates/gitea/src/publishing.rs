@@ -5,10 +5,10 @@ use http::Method;
 use jiff::Timestamp;
 use konverge_base::model::{CommitId, comment_marker::CommentMarker};
 use konverge_forge::{
-    Comment, CommentAccess, CommitStatus, ForgeError, ForgeKind, Issue, KeptIssues as _, Publishing,
+    Comment, CommentAccess, CommitStatus, ForgeError, ForgeKind, Issue, KeptIssues as _, Publishing, Result,
     StatusState, StickyComments as _, if_found, one_line,
 };
-use konverge_rest::{ListedComment, TokenPermission, User, encoded};
+use konverge_rest::{ListedComment, ListedIssue, TokenPermission, User, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -53,21 +53,6 @@ impl From<StatusBody> for CommitStatus {
 }
 
 #[derive(Deserialize)]
-struct IssueBody {
-    number: u64,
-    #[serde(default)]
-    html_url: String,
-    state: String,
-    #[serde(default)]
-    created_at: String,
-    #[serde(default)]
-    body: String,
-    user: Option<User>,
-    #[serde(default)]
-    labels: Vec<Label>,
-}
-
-#[derive(Deserialize)]
 struct Label {
     id: u64,
     name: String,
@@ -75,7 +60,7 @@ struct Label {
 
 #[async_trait]
 impl Publishing for Client {
-    async fn own_login(&self) -> Result<String, ForgeError> {
+    async fn own_login(&self) -> Result<String> {
         self.login().await.map(str::to_owned)
     }
 
@@ -93,7 +78,7 @@ impl Publishing for Client {
         number: u64,
         since: Option<Timestamp>,
         access: CommentAccess,
-    ) -> Result<Vec<Comment>, ForgeError> {
+    ) -> Result<Vec<Comment>> {
         let since = since.map_or(String::new(), |since| {
             format!("?since={}", since.strftime("%Y-%m-%dT%H:%M:%SZ"))
         });
@@ -107,12 +92,7 @@ impl Publishing for Client {
         Ok(raw.into_iter().map(Comment::from).collect())
     }
 
-    async fn create_comment(
-        &self,
-        number: u64,
-        marker: &CommentMarker,
-        body: &str,
-    ) -> Result<Comment, ForgeError> {
+    async fn create_comment(&self, number: u64, marker: &CommentMarker, body: &str) -> Result<Comment> {
         let path = self.path(&format!("/issues/{number}/comments"));
         let find = || self.comment_of(number, marker);
         let convert = <Comment as From<ListedComment>>::from;
@@ -128,7 +108,7 @@ impl Publishing for Client {
         Ok(created)
     }
 
-    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
+    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment> {
         let path = self.path(&format!("/issues/comments/{id}"));
         let written: ListedComment = self
             .rest
@@ -137,18 +117,18 @@ impl Publishing for Client {
         Ok(written.into())
     }
 
-    async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
+    async fn delete_comment(&self, id: u64) -> Result<()> {
         let path = self.path(&format!("/issues/comments/{id}"));
         // If it is not found, an earlier attempt whose response was lost has deleted it.
         if_found(self.rest.repeatable(Method::DELETE, &path, None, ISSUES).await).map(drop)
     }
 
-    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>> {
         let raw: Vec<StatusBody> = self.list(&self.statuses_path(sha), STATUSES_READ).await?;
         Ok(raw.into_iter().map(CommitStatus::from).collect())
     }
 
-    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>> {
         let page = self
             .page::<StatusBody>(&self.statuses_path(sha), STATUSES_READ, 1, 0)
             .await?;
@@ -162,7 +142,7 @@ impl Publishing for Client {
         state: StatusState,
         description: &str,
         url: Option<&str>,
-    ) -> Result<(), ForgeError> {
+    ) -> Result<()> {
         let mut body = json!({"state": state, "context": context, "description": one_line(description)});
         if let Some(url) = url {
             body["target_url"] = json!(url);
@@ -173,7 +153,7 @@ impl Publishing for Client {
         Ok(())
     }
 
-    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
+    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>> {
         // With an unknown label, Gitea ignores the filter and would list every issue.
         if self.label_id(label).await?.is_none() {
             return Ok(Vec::new());
@@ -182,31 +162,23 @@ impl Publishing for Client {
             "/issues?type=issues&state=all&labels={}",
             encoded(label)
         ));
-        let raw: Vec<IssueBody> = self.list(&path, ISSUES).await?;
-        let labelled = raw
-            .into_iter()
-            .filter(|raw| raw.labels.iter().any(|one| one.name == label));
-        Ok(labelled.filter_map(into_issue).collect())
+        let raw: Vec<ListedIssue> = self.list(&path, ISSUES).await?;
+        let labelled = raw.into_iter().filter(|raw| raw.has_label(label));
+        Ok(labelled.filter_map(ListedIssue::into_issue).collect())
     }
 
-    async fn open_issue(
-        &self,
-        label: &str,
-        marker: &CommentMarker,
-        title: &str,
-        body: &str,
-    ) -> Result<(), ForgeError> {
+    async fn open_issue(&self, label: &str, marker: &CommentMarker, title: &str, body: &str) -> Result<()> {
         let label_id = self.label(label).await?;
         let issue = json!({"title": without_references(title), "body": body, "labels": [label_id]});
         let find = || async { Ok(self.has_issue(label, marker).await?.then_some(None)) };
-        let made: Option<IssueBody> = self
+        let made: Option<ListedIssue> = self
             .rest
-            .create(&self.path("/issues"), &issue, ISSUES, Some::<IssueBody>, find)
+            .create(&self.path("/issues"), &issue, ISSUES, Some::<ListedIssue>, find)
             .await?;
         match made {
             // If the token may not set labels, Gitea drops the label without an error. Then the issue could never
             // be found again.
-            Some(made) if made.labels.iter().all(|one| one.name != label) => Err(ForgeError::Forbidden {
+            Some(made) if !made.has_label(label) => Err(ForgeError::Forbidden {
                 forge: ForgeKind::Gitea,
                 operation: format!("label issue #{}", made.number),
                 permission: ISSUES.0.to_owned(),
@@ -215,12 +187,12 @@ impl Publishing for Client {
         }
     }
 
-    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError> {
+    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool> {
         let issue = json!({"title": without_references(title), "body": body, "state": "open"});
         self.edit_issue(number, &issue).await
     }
 
-    async fn end_issue(&self, number: u64) -> Result<(), ForgeError> {
+    async fn end_issue(&self, number: u64) -> Result<()> {
         self.edit_issue(number, &json!({"state": "closed"}))
             .await
             .map(|_| ())
@@ -229,7 +201,7 @@ impl Publishing for Client {
 
 impl Client {
     /// Returns the login of the token's owner. Requested once and then cached.
-    pub(super) async fn login(&self) -> Result<&str, ForgeError> {
+    pub(super) async fn login(&self) -> Result<&str> {
         let asked = || async {
             let user: User = self.rest.get("/user", TokenPermission("read:user")).await?;
             if user.login.is_empty() {
@@ -248,7 +220,7 @@ impl Client {
     }
 
     /// Returns the id of a label. Creates the label if it does not exist.
-    async fn label(&self, name: &str) -> Result<u64, ForgeError> {
+    async fn label(&self, name: &str) -> Result<u64> {
         let path = self.path("/labels");
         let find = || self.label_id(name);
         if let Some(id) = find().await? {
@@ -261,7 +233,7 @@ impl Client {
     }
 
     /// Returns the id of a label; `None` if it does not exist. Known ids are cached.
-    async fn label_id(&self, name: &str) -> Result<Option<u64>, ForgeError> {
+    async fn label_id(&self, name: &str) -> Result<Option<u64>> {
         let known = || self.learned.labels.lock().expect("no panic while locked");
         if let Some(id) = known().get(name) {
             return Ok(Some(*id));
@@ -276,23 +248,11 @@ impl Client {
     }
 
     /// Sets fields of an issue. Returns false if the issue was deleted in the meantime.
-    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
+    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool> {
         let path = self.path(&format!("/issues/{number}"));
         let edited = self.rest.set::<Value>(Method::PATCH, &path, fields, ISSUES).await;
         Ok(if_found(edited)?.is_some())
     }
-}
-
-/// Converts an issue; `None` if it has no marker or no author.
-fn into_issue(raw: IssueBody) -> Option<Issue> {
-    Some(Issue {
-        number: raw.number,
-        author: raw.user?.login,
-        url: raw.html_url,
-        open: raw.state == "open",
-        created_at: raw.created_at,
-        marker: CommentMarker::parse(&raw.body)?,
-    })
 }
 
 #[cfg(test)]

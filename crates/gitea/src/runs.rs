@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use konverge_actions::is_name;
-use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, Runs, if_found};
+use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, Result, Runs, if_found};
 use konverge_rest::{TokenPermission, encoded};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ struct ListedRun {
 
 #[async_trait]
 impl Runs for Client {
-    async fn is_over(&self, url: &str) -> Result<Option<bool>, ForgeError> {
+    async fn is_over(&self, url: &str) -> Result<Option<bool>> {
         #[derive(Deserialize)]
         struct Run {
             status: String,
@@ -46,7 +46,7 @@ impl Runs for Client {
         Ok(Some(run.status == "completed"))
     }
 
-    async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64, ForgeError> {
+    async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64> {
         #[derive(Deserialize)]
         struct Started {
             workflow_run_id: u64,
@@ -60,12 +60,7 @@ impl Runs for Client {
         Ok(started.workflow_run_id)
     }
 
-    async fn dispatched_runs(
-        &self,
-        file: &str,
-        branch: &str,
-        limit: usize,
-    ) -> Result<Vec<DispatchedRun>, ForgeError> {
+    async fn dispatched_runs(&self, file: &str, branch: &str, limit: usize) -> Result<Vec<DispatchedRun>> {
         #[derive(Deserialize)]
         struct Page {
             workflow_runs: Vec<ListedRun>,
@@ -94,13 +89,13 @@ impl Runs for Client {
         Ok(found)
     }
 
-    async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError> {
+    async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>> {
         let path = self.path(&format!("/actions/runs/{run}"));
         self.require(&format!("GET {path}"), Version::RUNS).await?;
         if_found(self.rest.get(&path, READ).await)
     }
 
-    async fn answers_about_runs(&self) -> Result<(), ForgeError> {
+    async fn answers_about_runs(&self) -> Result<()> {
         let path = self.path("/actions/runs");
         self.require(&format!("GET {path}"), Version::RUNS).await
     }
@@ -117,7 +112,7 @@ impl Runs for Client {
 
 impl Client {
     /// Returns an error if the server is older than `needed`.
-    async fn require(&self, operation: &str, needed: Version) -> Result<(), ForgeError> {
+    async fn require(&self, operation: &str, needed: Version) -> Result<()> {
         let server = self.server().await?;
         if server.api >= needed {
             return Ok(());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use konverge_base::variables::{KONVERGE_GITHUB_APP_ID as APP_ID, KONVERGE_GITHUB_APP_KEY as APP_KEY};
-use konverge_forge::{ForgeError, ForgeKind, RequestOptions};
+use konverge_forge::{ForgeError, ForgeKind, RequestOptions, Result};
 use konverge_rest::{Answer, ApiAddress, Exchange, RestApi, RestClient, TokenPermission};
 use konverge_secrets::Secrets;
 use octocrab::{
@@ -57,7 +57,7 @@ impl App {
         http: reqwest::Client,
         address: ApiAddress,
         secrets: Secrets,
-    ) -> Result<Self, ForgeError> {
+    ) -> Result<Self> {
         secrets.learn(key);
         // Some secret stores keep a key on one line, with `\n` in place of line breaks.
         let pem = key.replace("\\n", "\n");
@@ -84,7 +84,7 @@ impl App {
     }
 
     /// Returns the client with a valid token of the installation. Each new token is masked from then on.
-    pub(super) async fn installed(&self) -> Result<&Octocrab, ForgeError> {
+    pub(super) async fn installed(&self) -> Result<&Octocrab> {
         let installation = self.installation.get_or_try_init(|| self.find()).await?;
         // The client renews its token by itself, so the present token is masked at each use.
         self.secrets
@@ -93,17 +93,17 @@ impl App {
     }
 
     /// Returns a valid token, for git.
-    pub(super) async fn token(&self) -> Result<SecretString, ForgeError> {
+    pub(super) async fn token(&self) -> Result<SecretString> {
         self.token_of(self.installed().await?).await
     }
 
-    async fn token_of(&self, installation: &Octocrab) -> Result<SecretString, ForgeError> {
+    async fn token_of(&self, installation: &Octocrab) -> Result<SecretString> {
         let token = installation.installation_token().await;
         token.map_err(|error| self.no_token(error))
     }
 
     /// Finds the installation. Its tokens are limited to this repository, even if the App is installed on others.
-    async fn find(&self) -> Result<Octocrab, ForgeError> {
+    async fn find(&self) -> Result<Octocrab> {
         let api: Arc<dyn RestApi> = self.api.clone();
         let path = format!("/repos/{}/installation", self.repository);
         // The login already has retries, so this request has none.
@@ -168,7 +168,7 @@ impl RestApi for AppApi {
         &self.address.base_path
     }
 
-    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer> {
         transport::send(&self.octocrab, exchange).await
     }
 

@@ -12,43 +12,11 @@ use super::{
     contributions::{MOST_PAGES, NAMES},
 };
 use konverge_base::model::CommitId;
-use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, PullRequest};
-use konverge_rest::{ListedCommit, RestClient, TokenPermission, User, encoded};
+use konverge_forge::{Changes, Contribution, DefaultBranch, PullRequest, Result};
+use konverge_rest::{ListedCommit, ListedPullRequest, TokenPermission, encoded};
 
 const READ: TokenPermission = TokenPermission("pull-requests: read");
 const CONTENTS: TokenPermission = TokenPermission("contents: read");
-
-/// A pull request, with the fields for changes and for proposals.
-#[derive(Deserialize)]
-pub(super) struct PullRequestBody {
-    pub(super) number: u64,
-    user: Option<User>,
-    pub(super) head: RawRef,
-    base: RawRef,
-    merge_commit_sha: Option<String>,
-    pub(super) merged_at: Option<String>,
-    pub(super) state: String,
-    #[serde(default)]
-    pub(super) html_url: String,
-    #[serde(default)]
-    pub(super) title: String,
-    pub(super) body: Option<String>,
-    #[serde(default)]
-    pub(super) node_id: String,
-}
-
-#[derive(Deserialize)]
-pub(super) struct RawRef {
-    #[serde(rename = "ref")]
-    name: String,
-    pub(super) sha: String,
-    repo: Option<RawRepo>,
-}
-
-#[derive(Deserialize)]
-struct RawRepo {
-    full_name: String,
-}
 
 #[derive(Deserialize)]
 struct Commit {
@@ -57,42 +25,34 @@ struct Commit {
 
 #[async_trait]
 impl Changes for Client {
-    async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError> {
+    async fn pull_request(&self, number: u64) -> Result<PullRequest> {
         let path = self.path(&format!("/pulls/{number}"));
-        let raw: PullRequestBody = self.rest.get(&path, READ).await?;
-        pull_request(&self.rest, &path, raw)
+        let raw: ListedPullRequest = self.rest.get(&path, READ).await?;
+        raw.into_pull_request(&self.rest, &path)
     }
 
-    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>> {
         self.pull_requests(&self.path(&format!("/commits/{sha}/pulls?per_page={PAGE}")))
             .await
     }
 
-    async fn open_pull_requests_from(
-        &self,
-        owner: &str,
-        branch: &str,
-    ) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn open_pull_requests_from(&self, owner: &str, branch: &str) -> Result<Vec<PullRequest>> {
         let head = encoded(&format!("{owner}:{branch}"));
         self.pull_requests(&self.path(&format!("/pulls?state=open&head={head}&per_page={PAGE}")))
             .await
     }
 
-    async fn recent_pull_requests(
-        &self,
-        numbers: &BTreeSet<u64>,
-        pages: usize,
-    ) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn recent_pull_requests(&self, numbers: &BTreeSet<u64>, pages: usize) -> Result<Vec<PullRequest>> {
         // A pull request that is updated between two requests may be on both pages.
         let mut found = BTreeMap::new();
         for page in 1..=pages {
             let path = self.path(&format!(
                 "/pulls?state=all&sort=updated&direction=desc&per_page={PAGE}&page={page}"
             ));
-            let raw: Vec<PullRequestBody> = self.rest.get(&path, READ).await?;
+            let raw: Vec<ListedPullRequest> = self.rest.get(&path, READ).await?;
             let last = raw.len() < PAGE;
             for raw in raw.into_iter().filter(|raw| numbers.contains(&raw.number)) {
-                let pull = pull_request(&self.rest, &path, raw)?;
+                let pull = raw.into_pull_request(&self.rest, &path)?;
                 found.insert(pull.number, pull);
             }
             if last || found.len() == numbers.len() {
@@ -102,7 +62,7 @@ impl Changes for Client {
         Ok(found.into_values().collect())
     }
 
-    async fn default_branch(&self) -> Result<DefaultBranch, ForgeError> {
+    async fn default_branch(&self) -> Result<DefaultBranch> {
         #[derive(Deserialize)]
         struct Repository {
             default_branch: String,
@@ -114,7 +74,7 @@ impl Changes for Client {
         self.branch(&default_branch).await
     }
 
-    async fn branch(&self, name: &str) -> Result<DefaultBranch, ForgeError> {
+    async fn branch(&self, name: &str) -> Result<DefaultBranch> {
         #[derive(Deserialize)]
         struct Branch {
             commit: Commit,
@@ -129,11 +89,7 @@ impl Changes for Client {
         })
     }
 
-    async fn commits_after(
-        &self,
-        commit: &CommitId,
-        tip: &CommitId,
-    ) -> Result<Option<BTreeSet<CommitId>>, ForgeError> {
+    async fn commits_after(&self, commit: &CommitId, tip: &CommitId) -> Result<Option<BTreeSet<CommitId>>> {
         #[derive(Deserialize)]
         struct Comparison {
             status: String,
@@ -157,11 +113,7 @@ impl Changes for Client {
         Ok(Some(after))
     }
 
-    async fn contributions_between(
-        &self,
-        base: &CommitId,
-        head: &CommitId,
-    ) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_between(&self, base: &CommitId, head: &CommitId) -> Result<Vec<Contribution>> {
         #[derive(Deserialize)]
         struct Comparison {
             commits: Vec<ListedCommit>,
@@ -170,11 +122,7 @@ impl Changes for Client {
         self.contributions(path, |Comparison { commits }| commits).await
     }
 
-    async fn contributions_to_folder(
-        &self,
-        head: &CommitId,
-        folder: &str,
-    ) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_to_folder(&self, head: &CommitId, folder: &str) -> Result<Vec<Contribution>> {
         let path = |page| {
             self.path(&format!(
                 "/commits?sha={head}&path={}&per_page={PAGE}&page={page}",
@@ -184,7 +132,7 @@ impl Changes for Client {
         self.contributions(path, |commits| commits).await
     }
 
-    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>> {
         // GitHub lists at most this many commits of a pull request.
         const LISTED: usize = 250;
         let path = self.path(&format!("/pulls/{number}/commits?per_page={PAGE}"));
@@ -202,7 +150,7 @@ impl Client {
         &self,
         path: impl Fn(usize) -> String,
         commits: fn(T) -> Vec<ListedCommit>,
-    ) -> Result<Vec<Contribution>, ForgeError> {
+    ) -> Result<Vec<Contribution>> {
         let mut all = Vec::new();
         for page in 1..=MOST_PAGES {
             let path = path(page);
@@ -217,28 +165,12 @@ impl Client {
     }
 
     /// Reads the pull requests of all pages.
-    async fn pull_requests(&self, path: &str) -> Result<Vec<PullRequest>, ForgeError> {
-        let raw: Vec<PullRequestBody> = self.rest.list(path, READ).await?;
+    async fn pull_requests(&self, path: &str) -> Result<Vec<PullRequest>> {
+        let raw: Vec<ListedPullRequest> = self.rest.list(path, READ).await?;
         raw.into_iter()
-            .map(|raw| pull_request(&self.rest, path, raw))
+            .map(|raw| raw.into_pull_request(&self.rest, path))
             .collect()
     }
-}
-
-fn pull_request(rest: &RestClient, path: &str, raw: PullRequestBody) -> Result<PullRequest, ForgeError> {
-    let base = raw.base.repo.map(|r| r.full_name);
-    Ok(PullRequest {
-        number: raw.number,
-        author: raw.user.map_or_else(String::new, |u| u.login),
-        head: rest.commit_id(path, &raw.head.sha)?,
-        head_branch: raw.head.name,
-        base_branch: raw.base.name,
-        merge_commit: raw.merge_commit_sha.and_then(|sha| sha.parse().ok()),
-        merged: raw.merged_at.is_some(),
-        open: raw.state == "open",
-        // If the repository of the head was deleted, it was a fork.
-        from_fork: raw.head.repo.is_none_or(|r| Some(r.full_name) != base),
-    })
 }
 
 #[cfg(test)]
@@ -246,7 +178,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn read(change: impl FnOnce(&mut Value)) -> Result<PullRequest, ForgeError> {
+    fn read(change: impl FnOnce(&mut Value)) -> Result<PullRequest> {
         let mut body = json!({
             "number": 12, "user": {"login": "ada"}, "state": "open", "merged_at": null, "merge_commit_sha": null,
             "head": {"ref": "topic", "sha": "a".repeat(40), "repo": {"full_name": "acme/konfig"}},
@@ -256,7 +188,8 @@ mod tests {
         let login = crate::Login::Token("ghs_token");
         let secrets = konverge_secrets::Secrets::new(konverge_secrets::HashKey::derive("k"));
         let client = Client::new("https://api.github.com", "acme/konfig", login, secrets).unwrap();
-        pull_request(&client.rest, "/pulls/12", serde_json::from_value(body).unwrap())
+        let raw: ListedPullRequest = serde_json::from_value(body).unwrap();
+        raw.into_pull_request(&client.rest, "/pulls/12")
     }
 
     /// What comes from a fork is trusted with nothing, so that what is not said for certain is a fork.
@@ -301,7 +234,10 @@ mod tests {
     async fn a_head_that_is_no_commit_is_an_error_and_a_deleted_account_has_no_name() {
         for sha in ["", "main", "../../x"] {
             let error = read(|pull| pull["head"]["sha"] = json!(sha)).unwrap_err();
-            assert!(matches!(error, ForgeError::Malformed { .. }), "{sha}: {error}");
+            assert!(
+                matches!(error, konverge_forge::ForgeError::Malformed { .. }),
+                "{sha}: {error}"
+            );
         }
         assert_eq!(read(|pull| pull["user"] = json!(null)).unwrap().author, "");
     }

@@ -10,7 +10,7 @@ use konverge_base::model::{
     CommitId,
     check_run::{Annotation, CheckRun, Level},
 };
-use konverge_forge::{Checks, ForgeError};
+use konverge_forge::{Checks, Result};
 use konverge_rest::{TokenPermission, encoded};
 
 const NEED: TokenPermission = TokenPermission("checks: write");
@@ -46,7 +46,7 @@ impl Checks for Client {
         check: &CheckRun,
         external_id: &str,
         details_url: Option<&str>,
-    ) -> Result<Option<String>, ForgeError> {
+    ) -> Result<Option<String>> {
         let annotations: Vec<Value> = check
             .annotations
             .iter()

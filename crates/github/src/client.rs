@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use konverge_forge::{ForgeError, ForgeKind, RequestOptions};
+use konverge_forge::{ForgeError, ForgeKind, RequestOptions, Result};
 use konverge_rest::{
     Answer, ApiAddress, Exchange, RestApi, RestClient, TokenPermission, check_token, http_client,
 };
@@ -69,12 +69,7 @@ impl Client {
     ///
     /// # Errors
     /// An invalid address, token or key.
-    pub fn new(
-        api_url: &str,
-        repository: &str,
-        login: Login<'_>,
-        secrets: Secrets,
-    ) -> Result<Self, ForgeError> {
+    pub fn new(api_url: &str, repository: &str, login: Login<'_>, secrets: Secrets) -> Result<Self> {
         let address = ApiAddress::parse(api_url, HINT)?;
         let headers = [
             (
@@ -141,7 +136,7 @@ impl Client {
     ///
     /// # Errors
     /// GitHub gives the App no token.
-    pub async fn token(&self) -> Result<SecretString, ForgeError> {
+    pub async fn token(&self) -> Result<SecretString> {
         match &self.api.login {
             ApiLogin::Token(_, token) => Ok(token.clone()),
             ApiLogin::App(app) => app.token().await,
@@ -169,14 +164,14 @@ impl RestApi for GithubApi {
         &self.address.base_path
     }
 
-    async fn log_in(&self) -> Result<(), ForgeError> {
+    async fn log_in(&self) -> Result<()> {
         match &self.login {
             ApiLogin::Token(..) => Ok(()),
             ApiLogin::App(app) => app.installed().await.map(drop),
         }
     }
 
-    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer> {
         let octocrab = match &self.login {
             ApiLogin::Token(octocrab, _) => octocrab,
             ApiLogin::App(app) => app.installed().await?,

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 
 use super::client::{Client, PAGE};
-use konverge_forge::{BranchActivity, BranchUpdate, ForgeError, ForgeKind};
+use konverge_forge::{BranchActivity, BranchUpdate, ForgeKind, Result};
 use konverge_rest::{CommitNames, TokenPermission, User, encoded};
 
 const CONTENTS: TokenPermission = TokenPermission("contents: read");
@@ -26,7 +26,7 @@ impl BranchActivity for Client {
         &self,
         branch: &str,
         until: &(dyn for<'a> Fn(&'a [BranchUpdate]) -> bool + Send + Sync),
-    ) -> Result<Vec<BranchUpdate>, ForgeError> {
+    ) -> Result<Vec<BranchUpdate>> {
         #[derive(Deserialize)]
         struct Activity {
             before: String,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, PAGE};
 use konverge_base::model::CommitId;
-use konverge_forge::{Deployment, DeploymentState, Deployments, ForgeError, one_line};
+use konverge_forge::{Deployment, DeploymentState, Deployments, Result, one_line};
 use konverge_rest::{TokenPermission, encoded};
 
 /// The task by which deployments of applies are recognized.
@@ -35,7 +35,7 @@ impl Deployments for Client {
         environment: &str,
         description: &str,
         receipt: &Value,
-    ) -> Result<u64, ForgeError> {
+    ) -> Result<u64> {
         // These fields switch off GitHub's defaults: to merge the base branch first, and to require all statuses.
         let body = json!({
             "ref": sha, "environment": environment, "description": one_line(description), "payload": receipt,
@@ -62,11 +62,7 @@ impl Deployments for Client {
         Ok(made.id)
     }
 
-    async fn list_deployments(
-        &self,
-        environment: &str,
-        sha: Option<&CommitId>,
-    ) -> Result<Vec<Deployment>, ForgeError> {
+    async fn list_deployments(&self, environment: &str, sha: Option<&CommitId>) -> Result<Vec<Deployment>> {
         let commit = sha.map_or_else(String::new, |sha| format!("&sha={sha}"));
         let path = self.path(&format!(
             "/deployments?environment={}&task={}&per_page={PAGE}{commit}",
@@ -78,7 +74,7 @@ impl Deployments for Client {
         Ok(page)
     }
 
-    async fn deployment_state(&self, deployment: u64) -> Result<Option<DeploymentState>, ForgeError> {
+    async fn deployment_state(&self, deployment: u64) -> Result<Option<DeploymentState>> {
         let path = self.path(&format!("/deployments/{deployment}/statuses?per_page={PAGE}"));
         let (page, _): (Vec<DeploymentStatus>, _) = self.rest.page(&path, NEED).await?;
         let newest = page.into_iter().max_by_key(|status| status.id);
@@ -91,7 +87,7 @@ impl Deployments for Client {
         state: DeploymentState,
         description: &str,
         log_url: Option<&str>,
-    ) -> Result<(), ForgeError> {
+    ) -> Result<()> {
         let mut body = json!({"state": state, "description": one_line(description)});
         if let Some(url) = log_url {
             body["log_url"] = json!(url);

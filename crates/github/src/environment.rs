@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use konverge_base::variables::{self, KONVERGE_GITHUB_APP_ID as APP_ID, KONVERGE_GITHUB_APP_KEY as APP_KEY};
-use konverge_forge::ForgeError;
+use konverge_forge::{ForgeError, Result};
 
 /// The API of github.com.
 pub(super) const API_URL: &str = "https://api.github.com";
@@ -55,7 +55,7 @@ impl<'a> Environment<'a> {
     ///
     /// # Errors
     /// Only one of the two variables of an App is set, or the id is not a number.
-    pub fn login(self) -> Result<Option<Login<'a>>, ForgeError> {
+    pub fn login(self) -> Result<Option<Login<'a>>> {
         let unusable = |message: String| ForgeError::Runner {
             message,
             hint: format!(

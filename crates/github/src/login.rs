@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::client::Client;
 use super::transport::GRAPHQL;
-use konverge_forge::ForgeError;
+use konverge_forge::{ForgeError, Result};
 use konverge_rest::{TokenPermission, User};
 
 /// The author of texts that GITHUB_TOKEN writes.
@@ -27,7 +27,7 @@ struct Data {
 
 impl Client {
     /// Returns the login of the token's owner. Requested once and then cached.
-    pub(super) async fn login(&self) -> Result<&str, ForgeError> {
+    pub(super) async fn login(&self) -> Result<&str> {
         self.login
             .get_or_try_init(|| self.viewer())
             .await
@@ -36,7 +36,7 @@ impl Client {
 
     /// Requests the login with GraphQL. REST returns it only for a person (`GET /user`), GraphQL also for an App
     /// installation such as GITHUB_TOKEN. If the query is forbidden, the token is assumed to be GITHUB_TOKEN.
-    async fn viewer(&self) -> Result<String, ForgeError> {
+    async fn viewer(&self) -> Result<String> {
         let query = json!({"query": "query { viewer { login } }"});
         let asked: Result<ViewerAnswer, _> = self
             .rest

@@ -12,8 +12,7 @@ use super::{
     transport::GRAPHQL,
 };
 use konverge_forge::{
-    Environments, ForgeError, People, Permission, ReviewApproval, ReviewEdits, RunApproval, Unsupported,
-    if_found,
+    Environments, People, Permission, Result, ReviewApproval, ReviewEdits, RunApproval, Unsupported, if_found,
 };
 use konverge_rest::{TokenPermission, User, encoded};
 
@@ -43,7 +42,7 @@ struct Edited {
 
 #[async_trait]
 impl People for Client {
-    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
+    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>> {
         #[derive(Deserialize)]
         struct Review {
             user: Option<User>,
@@ -78,7 +77,7 @@ impl People for Client {
         Ok(approvals)
     }
 
-    async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
+    async fn permission(&self, user: &str) -> Result<Permission> {
         #[derive(Deserialize)]
         struct PermissionAnswer {
             permission: String,
@@ -98,7 +97,7 @@ impl People for Client {
         Ok(())
     }
 
-    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError> {
+    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool> {
         #[derive(Deserialize)]
         struct Membership {
             state: String,
@@ -127,7 +126,7 @@ impl People for Client {
 
 #[async_trait]
 impl Environments for Client {
-    async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>, ForgeError> {
+    async fn run_approvals(&self, run: u64, environment: &str) -> Result<Vec<RunApproval>> {
         #[derive(Deserialize)]
         struct Review {
             user: Option<User>,
@@ -161,7 +160,7 @@ impl Environments for Client {
 
 #[async_trait]
 impl ReviewEdits for Client {
-    async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>, ForgeError> {
+    async fn review_editor(&self, review: &ReviewApproval) -> Result<Option<String>> {
         let query = json!({"query": EDITOR, "variables": {"id": review.node}});
         let answer: EditorAnswer = self.rest.set(Method::POST, GRAPHQL, &query, READ).await?;
         match answer.data.and_then(|data| data.node) {

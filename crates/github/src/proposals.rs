@@ -7,16 +7,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    changes::PullRequestBody,
     client::{Client, PAGE},
     login::ACTIONS,
     transport::GRAPHQL,
 };
 use konverge_base::model::{CommitId, InvalidId, RepoPath};
 use konverge_forge::{
-    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest,
+    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest, Result,
 };
-use konverge_rest::{TokenPermission, encoded};
+use konverge_rest::{ListedPullRequest, TokenPermission, encoded};
 
 const READ: TokenPermission = TokenPermission("contents: read");
 const WRITE: TokenPermission = TokenPermission("contents: write");
@@ -42,24 +41,9 @@ struct GitCommit {
     tree: GitObject,
 }
 
-impl From<PullRequestBody> for ProposedPullRequest {
-    fn from(raw: PullRequestBody) -> Self {
-        Self {
-            number: raw.number,
-            url: raw.html_url,
-            open: raw.state == "open",
-            merged: raw.merged_at.is_some(),
-            head: raw.head.sha,
-            title: raw.title,
-            body: raw.body.unwrap_or_default(),
-            node: raw.node_id,
-        }
-    }
-}
-
 #[async_trait]
 impl Proposals for Client {
-    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
+    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles> {
         // Trees and commits are on no branch until the last request, so a run that is killed before that leaves
         // nothing visible.
         let base = self.git_commit(commit.base).await?;
@@ -90,10 +74,10 @@ impl Proposals for Client {
         )
     }
 
-    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
+    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>> {
         let head = encoded(&format!("{}:{branch}", self.owner()));
         let path = self.path(&format!("/pulls?state=all&head={head}&per_page={PAGE}"));
-        let raw: Vec<PullRequestBody> = self
+        let raw: Vec<ListedPullRequest> = self
             .rest
             .list(&path, TokenPermission("pull-requests: read"))
             .await?;
@@ -108,10 +92,10 @@ impl Proposals for Client {
         base: &str,
         title: &str,
         body: &str,
-    ) -> Result<ProposedPullRequest, ForgeError> {
+    ) -> Result<ProposedPullRequest> {
         let open = || self.open_proposal_of(branch);
         let pull = json!({"title": title, "head": branch, "base": base, "body": body});
-        let convert = <ProposedPullRequest as From<PullRequestBody>>::from;
+        let convert = <ProposedPullRequest as From<ListedPullRequest>>::from;
         let path = self.path("/pulls");
         // 422 also means that the pull request already exists: another run has opened it.
         match self.rest.create(&path, &pull, PULLS, convert, open).await {
@@ -120,14 +104,14 @@ impl Proposals for Client {
         }
     }
 
-    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), ForgeError> {
+    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<()> {
         let path = self.path(&format!("/pulls/{number}"));
         let text = json!({"title": title, "body": body});
         self.rest.set::<Value>(Method::PATCH, &path, &text, PULLS).await?;
         Ok(())
     }
 
-    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), ForgeError> {
+    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<()> {
         let query = "mutation($id: ID!) { enablePullRequestAutoMerge(input: {pullRequestId: $id}) { clientMutationId } }";
         let query = json!({"query": query, "variables": {"id": pull.node}});
         let answer: Value = self.rest.set(Method::POST, GRAPHQL, &query, PULLS).await?;
@@ -142,7 +126,7 @@ impl Proposals for Client {
         }
     }
 
-    async fn starts_workflows(&self) -> Result<bool, ForgeError> {
+    async fn starts_workflows(&self) -> Result<bool> {
         // GitHub starts no workflow for anything that GITHUB_TOKEN writes.
         Ok(!self.login().await?.eq_ignore_ascii_case(ACTIONS))
     }
@@ -151,7 +135,7 @@ impl Proposals for Client {
 impl Client {
     /// Reads a commit. [`ForgeError::NotFound`] means that GitHub does not have it, or that the token cannot see
     /// the repository.
-    async fn git_commit(&self, commit: &CommitId) -> Result<GitCommit, ForgeError> {
+    async fn git_commit(&self, commit: &CommitId) -> Result<GitCommit> {
         self.rest
             .get(&self.path(&format!("/git/commits/{commit}")), READ)
             .await
@@ -159,7 +143,7 @@ impl Client {
 
     /// Creates a tree from `base` with new contents of some files, and returns its id. The same files give the same
     /// id, so the request may be repeated.
-    async fn make_tree(&self, base: &str, files: &[(RepoPath, String)]) -> Result<String, ForgeError> {
+    async fn make_tree(&self, base: &str, files: &[(RepoPath, String)]) -> Result<String> {
         let entry = |(path, content): &(RepoPath, String)| json!({"path": path, "mode": "100644", "type": "blob", "content": content});
         let entries: Vec<_> = files.iter().map(entry).collect();
         let tree = json!({"base_tree": base, "tree": entries});
@@ -170,12 +154,7 @@ impl Client {
 
     /// Creates a commit that is on no branch yet. If the response is lost, a second commit does no harm, because it
     /// is on no branch either.
-    async fn make_commit(
-        &self,
-        message: &str,
-        tree: &str,
-        parents: &[&CommitId],
-    ) -> Result<CommitId, ForgeError> {
+    async fn make_commit(&self, message: &str, tree: &str, parents: &[&CommitId]) -> Result<CommitId> {
         let path = self.path("/git/commits");
         let commit = json!({"message": message, "tree": tree, "parents": parents});
         let made: GitObject = self.rest.set(Method::POST, &path, &commit, WRITE).await?;
@@ -186,12 +165,7 @@ impl Client {
 
     /// Creates a branch, or moves it forward from `from`. Never forces, so commits that others pushed in the
     /// meantime stay.
-    async fn move_branch(
-        &self,
-        name: &str,
-        from: Option<&CommitId>,
-        to: &CommitId,
-    ) -> Result<BranchMove, ForgeError> {
+    async fn move_branch(&self, name: &str, from: Option<&CommitId>, to: &CommitId) -> Result<BranchMove> {
         let moved: Result<Value, _> = match from {
             None => {
                 let branch = json!({"ref": format!("refs/heads/{name}"), "sha": to});

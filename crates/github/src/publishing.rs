@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use http::Method;
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -12,10 +11,10 @@ use super::{
 };
 use konverge_base::model::{CommitId, comment_marker::CommentMarker};
 use konverge_forge::{
-    Comment, CommentAccess, CommitStatus, ForgeError, Issue, KeptIssues as _, Publishing, StatusState,
-    StickyComments as _, if_found, one_line,
+    Comment, CommentAccess, CommitStatus, ForgeError, Issue, KeptIssues as _, Publishing, Result,
+    StatusState, StickyComments as _, if_found, one_line,
 };
-use konverge_rest::{ListedComment, TokenPermission, User, encoded};
+use konverge_rest::{ListedComment, ListedIssue, TokenPermission, encoded};
 
 const COMMENTS_READ: TokenPermission = TokenPermission("pull-requests: read");
 const COMMENTS: TokenPermission = TokenPermission("pull-requests: write");
@@ -23,22 +22,9 @@ const STATUSES_READ: TokenPermission = TokenPermission("statuses: read");
 const STATUSES: TokenPermission = TokenPermission("statuses: write");
 const ISSUES: TokenPermission = TokenPermission("issues: write");
 
-#[derive(Deserialize)]
-struct IssueBody {
-    number: u64,
-    #[serde(default)]
-    html_url: String,
-    state: String,
-    #[serde(default)]
-    created_at: String,
-    body: Option<String>,
-    user: Option<User>,
-    pull_request: Option<Value>,
-}
-
 #[async_trait]
 impl Publishing for Client {
-    async fn own_login(&self) -> Result<String, ForgeError> {
+    async fn own_login(&self) -> Result<String> {
         self.login().await.map(str::to_owned)
     }
 
@@ -56,7 +42,7 @@ impl Publishing for Client {
         number: u64,
         since: Option<Timestamp>,
         access: CommentAccess,
-    ) -> Result<Vec<Comment>, ForgeError> {
+    ) -> Result<Vec<Comment>> {
         let since = since.map_or(String::new(), |since| {
             format!("&since={}", since.strftime("%Y-%m-%dT%H:%M:%SZ"))
         });
@@ -69,12 +55,7 @@ impl Publishing for Client {
         Ok(raw.into_iter().map(Comment::from).collect())
     }
 
-    async fn create_comment(
-        &self,
-        number: u64,
-        marker: &CommentMarker,
-        body: &str,
-    ) -> Result<Comment, ForgeError> {
+    async fn create_comment(&self, number: u64, marker: &CommentMarker, body: &str) -> Result<Comment> {
         let path = self.path(&format!("/issues/{number}/comments"));
         let find = || self.comment_of(number, marker);
         let convert = <Comment as From<ListedComment>>::from;
@@ -90,7 +71,7 @@ impl Publishing for Client {
         Ok(created)
     }
 
-    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
+    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment> {
         let path = self.path(&format!("/issues/comments/{id}"));
         let written: ListedComment = self
             .rest
@@ -99,17 +80,17 @@ impl Publishing for Client {
         Ok(written.into())
     }
 
-    async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
+    async fn delete_comment(&self, id: u64) -> Result<()> {
         let path = self.path(&format!("/issues/comments/{id}"));
         // If it is not found, an earlier attempt whose response was lost has deleted it.
         if_found(self.rest.repeatable(Method::DELETE, &path, None, COMMENTS).await).map(drop)
     }
 
-    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>> {
         self.rest.list(&self.statuses_path(sha), STATUSES_READ).await
     }
 
-    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>> {
         self.rest.get(&self.statuses_path(sha), STATUSES_READ).await
     }
 
@@ -120,7 +101,7 @@ impl Publishing for Client {
         state: StatusState,
         description: &str,
         url: Option<&str>,
-    ) -> Result<(), ForgeError> {
+    ) -> Result<()> {
         let mut body = json!({"state": state, "context": context, "description": one_line(description)});
         if let Some(url) = url {
             body["target_url"] = json!(url);
@@ -131,24 +112,18 @@ impl Publishing for Client {
         Ok(())
     }
 
-    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
+    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>> {
         // Authors are compared by the caller: GitHub's filter needs `app/name` for a login `name[bot]`, and not
         // every server supports that.
         let path = self.path(&format!(
             "/issues?labels={}&state=all&per_page={PAGE}",
             encoded(label)
         ));
-        let raw: Vec<IssueBody> = self.rest.list(&path, ISSUES).await?;
-        Ok(raw.into_iter().filter_map(into_issue).collect())
+        let raw: Vec<ListedIssue> = self.rest.list(&path, ISSUES).await?;
+        Ok(raw.into_iter().filter_map(ListedIssue::into_issue).collect())
     }
 
-    async fn open_issue(
-        &self,
-        label: &str,
-        marker: &CommentMarker,
-        title: &str,
-        body: &str,
-    ) -> Result<(), ForgeError> {
+    async fn open_issue(&self, label: &str, marker: &CommentMarker, title: &str, body: &str) -> Result<()> {
         let issue = json!({"title": title, "body": body, "labels": [label]});
         let find = || async { Ok(self.has_issue(label, marker).await?.then_some(())) };
         self.rest
@@ -156,12 +131,12 @@ impl Publishing for Client {
             .await
     }
 
-    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError> {
+    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool> {
         self.edit_issue(number, &json!({"title": title, "body": body, "state": "open"}))
             .await
     }
 
-    async fn end_issue(&self, number: u64) -> Result<(), ForgeError> {
+    async fn end_issue(&self, number: u64) -> Result<()> {
         let closed = json!({"state": "closed", "state_reason": "completed"});
         self.edit_issue(number, &closed).await.map(|_| ())
     }
@@ -174,63 +149,12 @@ impl Client {
 
     /// Sets fields of an issue. Returns false if the issue was deleted in the meantime: GitHub responds with 404 or
     /// 410.
-    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
+    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool> {
         let path = self.path(&format!("/issues/{number}"));
         match self.rest.set::<Value>(Method::PATCH, &path, fields, ISSUES).await {
             Ok(_) => Ok(true),
             Err(ForgeError::NotFound { .. } | ForgeError::Refused { status: 410, .. }) => Ok(false),
             Err(error) => Err(error),
-        }
-    }
-}
-
-/// Converts an issue; `None` if it has no marker or no author.
-fn into_issue(raw: IssueBody) -> Option<Issue> {
-    // GitHub's list of issues also contains pull requests.
-    if raw.pull_request.is_some() {
-        return None;
-    }
-    Some(Issue {
-        number: raw.number,
-        author: raw.user?.login,
-        url: raw.html_url,
-        open: raw.state == "open",
-        created_at: raw.created_at,
-        marker: CommentMarker::parse(raw.body.as_deref()?)?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use konverge_base::model::comment_marker::MarkerKind;
-
-    /// Anybody may copy a marker into a pull request or an issue.
-    #[test]
-    fn an_issue_is_ours_to_judge_with_a_marker_and_an_author_alone() {
-        let marker = CommentMarker::new(MarkerKind::Drift, "shop/prod");
-        let body = json!({
-            "number": 5, "state": "open", "created_at": "2026-11-20T10:00:00Z",
-            "body": format!("{}\ndrift", marker.line()), "user": {"login": "konverge[bot]"}, "pull_request": null,
-        });
-        let read = |field: &str, value: Value| {
-            let mut body = body.clone();
-            body[field] = value;
-            into_issue(serde_json::from_value(body).unwrap())
-        };
-        let issue = read("number", json!(5)).unwrap();
-        assert_eq!(
-            (issue.marker, issue.author.as_str(), issue.open),
-            (marker, "konverge[bot]", true)
-        );
-        assert!(!read("state", json!("closed")).unwrap().open);
-        for (field, value) in [
-            ("pull_request", json!({"url": "https://api.github.com/x"})),
-            ("user", json!(null)),
-            ("body", json!(null)),
-            ("body", json!("no marker")),
-        ] {
-            assert!(read(field, value).is_none(), "{field}");
         }
     }
 }

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::client::{Client, PAGE};
 use konverge_actions::is_name;
-use konverge_forge::{DispatchedRun, ForgeError, Runs, if_found};
+use konverge_forge::{DispatchedRun, Result, Runs, if_found};
 use konverge_rest::{TokenPermission, encoded};
 
 const NEED: TokenPermission = TokenPermission("actions: write");
 
 #[async_trait]
 impl Runs for Client {
-    async fn is_over(&self, url: &str) -> Result<Option<bool>, ForgeError> {
+    async fn is_over(&self, url: &str) -> Result<Option<bool>> {
         #[derive(Deserialize)]
         struct WorkflowRun {
             status: Option<String>,
@@ -32,7 +32,7 @@ impl Runs for Client {
         Ok(Some(overtaken || run.status.as_deref() == Some("completed")))
     }
 
-    async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64, ForgeError> {
+    async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64> {
         #[derive(Deserialize)]
         struct Started {
             workflow_run_id: u64,
@@ -43,12 +43,7 @@ impl Runs for Client {
         Ok(started.workflow_run_id)
     }
 
-    async fn dispatched_runs(
-        &self,
-        file: &str,
-        branch: &str,
-        limit: usize,
-    ) -> Result<Vec<DispatchedRun>, ForgeError> {
+    async fn dispatched_runs(&self, file: &str, branch: &str, limit: usize) -> Result<Vec<DispatchedRun>> {
         #[derive(Deserialize)]
         struct Page {
             workflow_runs: Vec<DispatchedRun>,
@@ -63,7 +58,7 @@ impl Runs for Client {
         Ok(page.workflow_runs)
     }
 
-    async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError> {
+    async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>> {
         let path = self.path(&format!("/actions/runs/{run}"));
         if_found(self.rest.get(&path, NEED).await)
     }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use konverge_base::error::SharedError;
-use konverge_forge::{ForgeError, ForgeKind};
+use konverge_forge::{ForgeError, ForgeKind, Result};
 use konverge_http::BodyError;
 use konverge_rest::{Answer, ApiAddress, Exchange, MOST_BYTES};
 use octocrab::{AuthState, OctoBody, Octocrab, OctocrabBuilder};
@@ -60,7 +60,7 @@ pub(super) fn octocrab(http: reqwest::Client, address: ApiAddress, auth: AuthSta
 }
 
 /// Sends a request once, with the client's login.
-pub(super) async fn send(octocrab: &Octocrab, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+pub(super) async fn send(octocrab: &Octocrab, exchange: Exchange<'_>) -> Result<Answer> {
     let failed = |error: octocrab::Error| unanswered(exchange.operation(), error);
     let request = exchange.request(exchange.path);
     let forge = ForgeKind::Github;

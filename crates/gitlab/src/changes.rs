@@ -8,7 +8,9 @@ use std::{
 
 use async_trait::async_trait;
 use konverge_base::model::CommitId;
-use konverge_forge::{Changes, Contribution, DefaultBranch, ForgeError, ForgeKind, PullRequest, if_found};
+use konverge_forge::{
+    Changes, Contribution, DefaultBranch, ForgeError, ForgeKind, PullRequest, Result, if_found,
+};
 use konverge_rest::{RestClient, TokenPermission, co_authors, encoded};
 use serde::Deserialize;
 
@@ -61,7 +63,7 @@ pub(super) struct CommitBody {
 
 #[async_trait]
 impl Changes for Client {
-    async fn pull_request(&self, number: u64) -> Result<PullRequest, ForgeError> {
+    async fn pull_request(&self, number: u64) -> Result<PullRequest> {
         let path = self.path(&format!("/merge_requests/{number}"));
         let raw: MergeRequestBody = self.rest.get(&path, READ).await?;
         let pull = convert(&self.rest, &path, raw)?;
@@ -71,16 +73,12 @@ impl Changes for Client {
         Ok(pull)
     }
 
-    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn pull_requests_of_commit(&self, sha: &CommitId) -> Result<Vec<PullRequest>> {
         let path = format!("/repository/commits/{sha}/merge_requests");
         Ok(if_found(self.merge_requests(&path).await)?.unwrap_or_default())
     }
 
-    async fn open_pull_requests_from(
-        &self,
-        owner: &str,
-        branch: &str,
-    ) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn open_pull_requests_from(&self, owner: &str, branch: &str) -> Result<Vec<PullRequest>> {
         #[derive(Deserialize)]
         struct Project {
             path_with_namespace: String,
@@ -104,11 +102,7 @@ impl Changes for Client {
         Ok(found)
     }
 
-    async fn recent_pull_requests(
-        &self,
-        numbers: &BTreeSet<u64>,
-        _: usize,
-    ) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn recent_pull_requests(&self, numbers: &BTreeSet<u64>, _: usize) -> Result<Vec<PullRequest>> {
         // Merge requests are requested by number, so even old ones are found.
         let numbers: Vec<String> = numbers.iter().map(|number| format!("&iids[]={number}")).collect();
         let mut found = Vec::new();
@@ -123,7 +117,7 @@ impl Changes for Client {
         Ok(found)
     }
 
-    async fn default_branch(&self) -> Result<DefaultBranch, ForgeError> {
+    async fn default_branch(&self) -> Result<DefaultBranch> {
         #[derive(Deserialize)]
         struct Project {
             default_branch: String,
@@ -132,7 +126,7 @@ impl Changes for Client {
         self.branch(&default_branch).await
     }
 
-    async fn branch(&self, name: &str) -> Result<DefaultBranch, ForgeError> {
+    async fn branch(&self, name: &str) -> Result<DefaultBranch> {
         #[derive(Deserialize)]
         struct Branch {
             commit: CommitBody,
@@ -147,11 +141,7 @@ impl Changes for Client {
         })
     }
 
-    async fn commits_after(
-        &self,
-        commit: &CommitId,
-        tip: &CommitId,
-    ) -> Result<Option<BTreeSet<CommitId>>, ForgeError> {
+    async fn commits_after(&self, commit: &CommitId, tip: &CommitId) -> Result<Option<BTreeSet<CommitId>>> {
         if self.merge_base(commit, tip).await?.as_ref() != Some(commit) {
             return Ok(None);
         }
@@ -166,11 +156,7 @@ impl Changes for Client {
         Ok(Some(after))
     }
 
-    async fn contributions_between(
-        &self,
-        base: &CommitId,
-        head: &CommitId,
-    ) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_between(&self, base: &CommitId, head: &CommitId) -> Result<Vec<Contribution>> {
         let found = self.contributions(&self.range_path(base, head)).await?;
         // The list lacks the head only if the base contains it. Otherwise GitLab did not know the range, and the
         // result would be incomplete.
@@ -182,11 +168,7 @@ impl Changes for Client {
         Ok(found)
     }
 
-    async fn contributions_to_folder(
-        &self,
-        head: &CommitId,
-        folder: &str,
-    ) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_to_folder(&self, head: &CommitId, folder: &str) -> Result<Vec<Contribution>> {
         // For an unknown head the list would be empty, as if no commit had changed the folder. This request fails
         // in that case.
         let path = self.path(&format!("/repository/commits/{head}?stats=false"));
@@ -198,7 +180,7 @@ impl Changes for Client {
         self.contributions(&path).await
     }
 
-    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions_to_pull_request(&self, number: u64) -> Result<Vec<Contribution>> {
         self.contributions(&self.path(&format!("/merge_requests/{number}/commits")))
             .await
     }
@@ -206,7 +188,7 @@ impl Changes for Client {
 
 impl Client {
     /// Returns the best common ancestor of two commits, if there is one.
-    async fn merge_base(&self, one: &CommitId, other: &CommitId) -> Result<Option<CommitId>, ForgeError> {
+    async fn merge_base(&self, one: &CommitId, other: &CommitId) -> Result<Option<CommitId>> {
         let path = self.path(&format!("/repository/merge_base?refs[]={one}&refs[]={other}"));
         match self.rest.get::<CommitBody>(&path, READ).await {
             Ok(base) => self.rest.commit_id(&path, &base.id).map(Some),
@@ -230,7 +212,7 @@ impl Client {
         self.path(&format!("/repository/commits?ref_name={without}..{of}"))
     }
 
-    async fn contributions(&self, path: &str) -> Result<Vec<Contribution>, ForgeError> {
+    async fn contributions(&self, path: &str) -> Result<Vec<Contribution>> {
         let (mut all, mut next) = (Vec::new(), Some(1));
         while let Some(page) = next {
             let found = self.page::<CommitBody>(path, READ, page).await?;
@@ -247,7 +229,7 @@ impl Client {
     }
 
     /// Reads merge requests, without those that have no head yet.
-    async fn merge_requests(&self, rest: &str) -> Result<Vec<PullRequest>, ForgeError> {
+    async fn merge_requests(&self, rest: &str) -> Result<Vec<PullRequest>> {
         let path = self.path(rest);
         let raw: Vec<MergeRequestBody> = self.list(&path, READ).await?;
         let found: Vec<Option<PullRequest>> = raw
@@ -262,7 +244,7 @@ impl Client {
     /// Fills in the merge commit of merge requests that were merged by a fast-forward to their head. A merge train
     /// may rebase them first without recording the new commit. Then the head is not on the target branch, and the
     /// merge commit stays unknown.
-    async fn fill_in_fast_forwards(&self, pulls: &mut [PullRequest]) -> Result<(), ForgeError> {
+    async fn fill_in_fast_forwards(&self, pulls: &mut [PullRequest]) -> Result<()> {
         let mut tips: BTreeMap<String, Option<CommitId>> = BTreeMap::new();
         for pull in pulls {
             if !pull.merged || pull.merge_commit.is_some() {
@@ -282,7 +264,7 @@ impl Client {
     }
 
     /// Returns true if `tip` contains `commit`. False also if GitLab does not have the commit any more.
-    async fn is_in(&self, commit: &CommitId, tip: &CommitId) -> Result<bool, ForgeError> {
+    async fn is_in(&self, commit: &CommitId, tip: &CommitId) -> Result<bool> {
         let base = if_found(self.merge_base(commit, tip).await)?.flatten();
         Ok(base.as_ref() == Some(commit))
     }
@@ -296,7 +278,7 @@ impl Client {
 
 /// Converts a merge request; `None` if it has no head yet. The state shows if it was merged, not the time of the
 /// merge: GitLab writes that time a moment later, and never for an imported merge request.
-fn convert(rest: &RestClient, path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>, ForgeError> {
+fn convert(rest: &RestClient, path: &str, raw: MergeRequestBody) -> Result<Option<PullRequest>> {
     let is_merged = raw.state == "merged";
     let unreadable = |cause: &str| rest.malformed(format!("GET {path}"), format!("!{}: {cause}", raw.iid));
     let Some(sha) = raw.sha else {
@@ -324,7 +306,7 @@ fn convert(rest: &RestClient, path: &str, raw: MergeRequestBody) -> Result<Optio
 }
 
 /// Converts a commit. GitLab names no accounts, so only people whose address contains their account are included.
-fn contribution(rest: &RestClient, path: &str, raw: &CommitBody) -> Result<Contribution, ForgeError> {
+fn contribution(rest: &RestClient, path: &str, raw: &CommitBody) -> Result<Contribution> {
     let named = [
         raw.author_email.to_lowercase(),
         raw.committer_email.to_lowercase(),
@@ -361,7 +343,7 @@ mod tests {
         digit.to_string().repeat(40)
     }
 
-    fn merge_request(more: &Value) -> Result<Option<PullRequest>, ForgeError> {
+    fn merge_request(more: &Value) -> Result<Option<PullRequest>> {
         let mut raw = json!({
             "iid": 12, "author": {"username": "ada"}, "sha": sha('a'), "source_branch": "topic", "target_branch": "main",
             "source_project_id": 7, "target_project_id": 7, "merge_commit_sha": null, "squash_commit_sha": null,

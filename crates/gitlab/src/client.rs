@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::HeaderName;
-use konverge_forge::{ForgeError, ForgeKind, RequestOptions};
+use konverge_forge::{ForgeKind, RequestOptions, Result};
 use konverge_rest::{ApiAddress, HttpApi, RestClient, TokenPermission, check_token, encoded};
 use konverge_secrets::Secrets;
 use secrecy::SecretString;
@@ -61,7 +61,7 @@ impl Client {
     ///
     /// # Errors
     /// An invalid address or token.
-    pub fn new(api_url: &str, project: &str, token: &str, secrets: Secrets) -> Result<Self, ForgeError> {
+    pub fn new(api_url: &str, project: &str, token: &str, secrets: Secrets) -> Result<Self> {
         secrets.learn(token);
         let address = ApiAddress::parse(api_url, HINT)?;
         check_token(token, HINT)?;
@@ -120,7 +120,7 @@ impl Client {
     }
 
     /// Returns the account of the token's owner. Requested once and then cached.
-    pub(super) async fn account(&self) -> Result<&Account, ForgeError> {
+    pub(super) async fn account(&self) -> Result<&Account> {
         let asked = || async {
             let account: Account = self.rest.get("/user", TokenPermission("the scope `api`")).await?;
             if account.username.is_empty() {

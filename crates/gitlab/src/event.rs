@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use konverge_base::{model::CommitId, variables};
-use konverge_forge::{ForgeError, JobEvent, JobInfo, PullRequestEvent, PushEvent};
+use konverge_forge::{ForgeError, JobEvent, JobInfo, PullRequestEvent, PushEvent, Result};
 
 use crate::environment::Environment;
 
@@ -14,7 +14,7 @@ const ZERO: &str = "0000000000000000000000000000000000000000";
 pub(super) struct Variables<'a>(pub(super) Environment<'a>);
 
 impl<'a> Variables<'a> {
-    pub(super) fn text(self, name: &str) -> Result<&'a str, ForgeError> {
+    pub(super) fn text(self, name: &str) -> Result<&'a str> {
         self.0.var(name).ok_or_else(|| ForgeError::Runner {
             message: format!("{name} is not set: not running in a pipeline of GitLab"),
             hint: "run `konverge preview` or `konverge apply` outside of a job; in a container of its own pass the CI_ variables on"
@@ -22,18 +22,18 @@ impl<'a> Variables<'a> {
         })
     }
 
-    pub(super) fn number(self, name: &str) -> Result<u64, ForgeError> {
+    pub(super) fn number(self, name: &str) -> Result<u64> {
         let text = self.text(name)?;
         text.parse().map_err(|_| unusable(name, text))
     }
 
-    pub(super) fn commit(self, name: &str) -> Result<CommitId, ForgeError> {
+    pub(super) fn commit(self, name: &str) -> Result<CommitId> {
         let text = self.text(name)?;
         text.parse().map_err(|_| unusable(name, text))
     }
 
     /// Returns the full ref of the pipeline.
-    pub(super) fn full_ref(self) -> Result<String, ForgeError> {
+    pub(super) fn full_ref(self) -> Result<String> {
         if self.0.var(variables::CI_MERGE_REQUEST_IID).is_some() {
             let number = self.number(variables::CI_MERGE_REQUEST_IID)?;
             return Ok(format!("refs/merge-requests/{number}/head"));
@@ -57,7 +57,7 @@ pub(super) fn unusable(name: &str, value: &str) -> ForgeError {
 ///
 /// # Errors
 /// A missing or invalid variable; an event that Konverge does not support or refuses.
-pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent, ForgeError> {
+pub(super) fn read(vars: Variables<'_>, job: &JobInfo) -> Result<JobEvent> {
     let default_branch = vars.text(variables::CI_DEFAULT_BRANCH)?.to_owned();
     match job.event_name.as_str() {
         "merge_request_event" => merge_request(vars, job, default_branch),
@@ -99,7 +99,7 @@ fn inputs(vars: Variables<'_>) -> BTreeMap<String, String> {
     .collect()
 }
 
-fn merge_request(vars: Variables<'_>, job: &JobInfo, default_branch: String) -> Result<JobEvent, ForgeError> {
+fn merge_request(vars: Variables<'_>, job: &JobInfo, default_branch: String) -> Result<JobEvent> {
     let number = vars.number(variables::CI_MERGE_REQUEST_IID)?;
     let base_branch = vars
         .text(variables::CI_MERGE_REQUEST_TARGET_BRANCH_NAME)?

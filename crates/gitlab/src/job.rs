@@ -1,10 +1,14 @@
 //! The job of a pipeline: the facts from its runner, and the results that it can report. These are few: GitLab has
 //! no job summary, no annotations at lines, and cannot mask new values while a job runs.
 
-use std::{collections::BTreeMap, fs, io::Write as _, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use konverge_base::{model::check_run::Annotation, variables};
-use konverge_forge::{CiJob, ForgeError, ForgeKind, JobEvent, JobInfo, Unsupported};
+use konverge_forge::{CiJob, ForgeKind, JobEvent, JobInfo, Result, Unsupported, append_to_job_file};
 use konverge_secrets::{AddressParts, credential_in, without_credentials};
 
 use crate::{
@@ -29,7 +33,7 @@ pub(super) fn pipeline_of_page(end: &str) -> Option<(u64, Option<u32>)> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineJob {
     info: JobInfo,
-    event: Result<JobEvent, ForgeError>,
+    event: Result<JobEvent>,
     /// The URL of the job, or else of its pipeline.
     page: String,
     /// A file in place of a summary, if a later part of the job keeps that file as an artifact.
@@ -41,7 +45,7 @@ impl PipelineJob {
     ///
     /// # Errors
     /// The first missing or invalid variable.
-    pub fn from_env(env: &BTreeMap<String, String>) -> Result<Self, ForgeError> {
+    pub fn from_env(env: &BTreeMap<String, String>) -> Result<Self> {
         let here = Environment::new(env);
         let vars = Variables(here);
         let project = vars.text(variables::CI_PROJECT_PATH)?;
@@ -97,7 +101,7 @@ impl CiJob for PipelineJob {
         Arc::new(job)
     }
 
-    fn event(&self) -> Result<JobEvent, ForgeError> {
+    fn event(&self) -> Result<JobEvent> {
         self.event.clone()
     }
 
@@ -133,34 +137,18 @@ impl CiJob for PipelineJob {
         pipeline_of_page(page.strip_prefix(&pipelines)?)
     }
 
-    fn set_outputs(&self, _: &[(&str, String)]) -> Result<(), ForgeError> {
+    fn set_outputs(&self, _: &[(&str, String)]) -> Result<()> {
         // A dotenv report cannot contain line breaks, and would override variables of all later jobs.
         Ok(())
     }
 
-    fn add_summary(&self, markdown: &str) -> Result<(), ForgeError> {
-        let Some(path) = &self.summary else { return Ok(()) };
-        let written = fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(markdown.as_bytes()));
-        written.map_err(|error| ForgeError::Unusable {
-            cause: error.into(),
-            message: format!(
-                "{} ({}) cannot be written",
-                path.display(),
-                variables::KONVERGE_SUMMARY
-            ),
-            hint: "name a file below CI_PROJECT_DIR, so that `artifacts:` of the job can keep it".to_owned(),
-        })
+    fn add_summary(&self, markdown: &str) -> Result<()> {
+        let hint = "name a file below CI_PROJECT_DIR, so that `artifacts:` of the job can keep it";
+        append_to_job_file(self.summary_file(), variables::KONVERGE_SUMMARY, markdown, hint)
     }
 
-    fn summary_length(&self) -> u64 {
-        let summary = self.summary.as_ref();
-        summary
-            .and_then(|path| fs::metadata(path).ok())
-            .map_or(0, |found| found.len())
+    fn summary_file(&self) -> Option<&Path> {
+        self.summary.as_deref()
     }
 
     fn annotations(&self, _: &[Annotation]) -> Vec<String> {
@@ -239,7 +227,7 @@ mod tests {
         let job = PipelineJob::from_env(&env).unwrap();
         job.add_summary("one\n").unwrap();
         job.add_summary("two\n").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
         assert_eq!(job.summary_length(), 8);
     }
 }

@@ -2,7 +2,7 @@
 //! addressed below its target.
 
 use jiff::Timestamp;
-use konverge_forge::{Comment, ForgeError, ForgeKind};
+use konverge_forge::{Comment, ForgeError, ForgeKind, Result};
 use serde::Deserialize;
 
 use crate::client::{Client, User};
@@ -52,7 +52,7 @@ impl Client {
     ///
     /// # Errors
     /// This client has neither read nor written the comment before, so the target is unknown.
-    pub(super) fn place_of(&self, id: u64) -> Result<(u64, String), ForgeError> {
+    pub(super) fn place_of(&self, id: u64) -> Result<(u64, String)> {
         let notes = self.learned.notes.lock().expect("no panic while locked");
         let (target, number) = *notes.get(&id).ok_or_else(|| ForgeError::NotFound {
             forge: ForgeKind::Gitlab,

@@ -2,7 +2,7 @@
 //! each is sorted with new items at the end.
 
 use http::{HeaderMap, Method};
-use konverge_forge::ForgeError;
+use konverge_forge::Result;
 use konverge_rest::TokenPermission;
 use serde::de::DeserializeOwned;
 
@@ -20,7 +20,7 @@ impl Client {
         &self,
         path: &str,
         need: TokenPermission,
-    ) -> Result<Vec<T>, ForgeError> {
+    ) -> Result<Vec<T>> {
         let (mut all, mut next) = (Vec::new(), Some(1));
         while let Some(page) = next {
             if page > MOST_PAGES {
@@ -40,7 +40,7 @@ impl Client {
         path: &str,
         need: TokenPermission,
         page: usize,
-    ) -> Result<Page<T>, ForgeError> {
+    ) -> Result<Page<T>> {
         let more = if path.contains('?') { '&' } else { '?' };
         let path = format!("{path}{more}per_page={PAGE}&page={page}");
         let answer = self.rest.repeatable(Method::GET, &path, None, need).await?;

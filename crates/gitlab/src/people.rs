@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use konverge_base::model::CommitId;
-use konverge_forge::{ForgeError, ForgeKind, People, Permission, ReviewApproval, Unsupported, if_found};
+use konverge_forge::{
+    ForgeError, ForgeKind, People, Permission, Result, ReviewApproval, Unsupported, if_found,
+};
 use konverge_rest::{RestClient, TokenPermission, encoded};
 use serde::Deserialize;
 
@@ -67,7 +69,7 @@ impl Member {
 
 #[async_trait]
 impl People for Client {
-    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>, ForgeError> {
+    async fn approvals(&self, pr: u64) -> Result<Vec<ReviewApproval>> {
         let path = self.path(&format!("/merge_requests/{pr}/approvals"));
         let Approvals { approved_by } = self.rest.get(&path, READ).await?;
         if approved_by.is_empty() {
@@ -97,7 +99,7 @@ impl People for Client {
             .collect())
     }
 
-    async fn permission(&self, user: &str) -> Result<Permission, ForgeError> {
+    async fn permission(&self, user: &str) -> Result<Permission> {
         let Some(id) = self.user_id(user).await? else {
             return Ok(Permission::None);
         };
@@ -120,7 +122,7 @@ impl People for Client {
         Err(without("CODEOWNERS as GitHub reads it"))
     }
 
-    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool, ForgeError> {
+    async fn is_team_member(&self, org: &str, team: &str, user: &str) -> Result<bool> {
         #[derive(Deserialize)]
         struct Group {
             full_path: String,
@@ -151,7 +153,7 @@ impl People for Client {
 
 impl Client {
     /// Returns the id of an account; `None` if no active account has this name.
-    async fn user_id(&self, name: &str) -> Result<Option<u64>, ForgeError> {
+    async fn user_id(&self, name: &str) -> Result<Option<u64>> {
         #[derive(Deserialize)]
         struct Found {
             id: u64,
@@ -167,7 +169,7 @@ impl Client {
     }
 
     /// Returns the error of a server that is too old for a request.
-    pub(super) async fn outdated(&self, operation: String, needed: &str) -> Result<ForgeError, ForgeError> {
+    pub(super) async fn outdated(&self, operation: String, needed: &str) -> Result<ForgeError> {
         #[derive(Deserialize)]
         struct Answer {
             version: String,
@@ -191,7 +193,7 @@ impl Client {
 struct Heads(Vec<(Timestamp, CommitId)>);
 
 impl Heads {
-    fn read(rest: &RestClient, path: &str, versions: &[Version]) -> Result<Self, ForgeError> {
+    fn read(rest: &RestClient, path: &str, versions: &[Version]) -> Result<Self> {
         let mut heads = Vec::new();
         for version in versions {
             // A version without a head belongs to a branch that has no commits of its own.

@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Method;
 use konverge_base::model::{CommitId, InvalidId, RepoPath};
 use konverge_forge::{
-    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest,
+    Changes as _, CommittedFiles, FilesCommit, ForgeError, ForgeKind, Proposals, ProposedPullRequest, Result,
     if_found,
 };
 use konverge_rest::{BranchFile, BranchFiles, TokenPermission, encoded};
@@ -45,12 +45,12 @@ struct ChangedFile {
 
 #[async_trait]
 impl Proposals for Client {
-    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles, ForgeError> {
+    async fn commit_files(&self, commit: FilesCommit<'_>) -> Result<CommittedFiles> {
         let tip = self.branch_tip(commit.branch).await?;
         self.commit_to(commit, tip).await
     }
 
-    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>, ForgeError> {
+    async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>> {
         let path = self.path(&format!(
             "/merge_requests?scope=all&state=all&order_by=created_at&sort=asc&source_branch={}",
             encoded(branch)
@@ -69,7 +69,7 @@ impl Proposals for Client {
         base: &str,
         title: &str,
         body: &str,
-    ) -> Result<ProposedPullRequest, ForgeError> {
+    ) -> Result<ProposedPullRequest> {
         let open = || self.open_proposal_of(branch);
         let pull = json!({
             "title": title, "source_branch": branch, "target_branch": base, "description": disarmed(body),
@@ -82,14 +82,14 @@ impl Proposals for Client {
         }
     }
 
-    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<(), ForgeError> {
+    async fn edit_proposal(&self, number: u64, title: &str, body: &str) -> Result<()> {
         let path = self.path(&format!("/merge_requests/{number}"));
         let text = json!({"title": title, "description": disarmed(body)});
         self.rest.set::<Value>(Method::PUT, &path, &text, WRITE).await?;
         Ok(())
     }
 
-    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<(), ForgeError> {
+    async fn ask_for_merge(&self, pull: &ProposedPullRequest) -> Result<()> {
         #[derive(Deserialize)]
         struct Settings {
             #[serde(default)]
@@ -121,7 +121,7 @@ impl Proposals for Client {
         Ok(())
     }
 
-    async fn starts_workflows(&self) -> Result<bool, ForgeError> {
+    async fn starts_workflows(&self) -> Result<bool> {
         // In GitLab a push by a bot starts pipelines like any other push.
         Ok(true)
     }
@@ -131,11 +131,7 @@ impl Proposals for Client {
 impl BranchFiles for Client {
     const CHANGED: u16 = 400;
 
-    async fn parent_of_own(
-        &self,
-        commit: &FilesCommit<'_>,
-        at: &CommitId,
-    ) -> Result<Option<CommitId>, ForgeError> {
+    async fn parent_of_own(&self, commit: &FilesCommit<'_>, at: &CommitId) -> Result<Option<CommitId>> {
         let path = self.path(&format!("/repository/commits/{at}?stats=false"));
         let found: CommitBody = self.rest.get(&path, READ).await?;
         let us = self.account().await?.commit_email.as_deref();
@@ -160,7 +156,7 @@ impl BranchFiles for Client {
         }
     }
 
-    async fn file(&self, commit: &CommitId, path: &RepoPath) -> Result<Option<BranchFile>, ForgeError> {
+    async fn file(&self, commit: &CommitId, path: &RepoPath) -> Result<Option<BranchFile>> {
         #[derive(Deserialize)]
         struct Contents {
             content: String,
@@ -185,7 +181,7 @@ impl BranchFiles for Client {
         commit: &FilesCommit<'_>,
         is_new: bool,
         there: &[Option<BranchFile>],
-    ) -> Result<CommitId, ForgeError> {
+    ) -> Result<CommitId> {
         #[derive(Deserialize)]
         struct Made {
             id: String,

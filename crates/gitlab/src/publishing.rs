@@ -5,7 +5,7 @@ use http::Method;
 use jiff::Timestamp;
 use konverge_base::model::{CommitId, comment_marker::CommentMarker};
 use konverge_forge::{
-    Comment, CommentAccess, CommitStatus, ForgeError, ForgeKind, Issue, KeptIssues as _, Publishing,
+    Comment, CommentAccess, CommitStatus, ForgeError, ForgeKind, Issue, KeptIssues as _, Publishing, Result,
     StatusState, StickyComments as _, if_found, one_line,
 };
 use konverge_rest::{TokenPermission, encoded};
@@ -66,7 +66,7 @@ struct IssueBody {
 
 #[async_trait]
 impl Publishing for Client {
-    async fn own_login(&self) -> Result<String, ForgeError> {
+    async fn own_login(&self) -> Result<String> {
         Ok(self.account().await?.username.clone())
     }
 
@@ -86,7 +86,7 @@ impl Publishing for Client {
         number: u64,
         since: Option<Timestamp>,
         _: CommentAccess,
-    ) -> Result<Vec<Comment>, ForgeError> {
+    ) -> Result<Vec<Comment>> {
         let path = format!("{}?order_by=created_at&sort=asc", self.notes_path(number));
         let notes: Vec<NoteBody> = self.list(&path, REPORTER).await?;
         // GitLab has no filter for the time, so the notes are filtered here.
@@ -98,12 +98,7 @@ impl Publishing for Client {
         Ok(comments.map(|comment| self.placed(number, comment)).collect())
     }
 
-    async fn create_comment(
-        &self,
-        number: u64,
-        marker: &CommentMarker,
-        body: &str,
-    ) -> Result<Comment, ForgeError> {
+    async fn create_comment(&self, number: u64, marker: &CommentMarker, body: &str) -> Result<Comment> {
         let find = || self.comment_of(number, marker);
         let note = json!({"body": disarmed(body)});
         let path = self.notes_path(number);
@@ -114,25 +109,25 @@ impl Publishing for Client {
         Ok(self.placed(number, made))
     }
 
-    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment, ForgeError> {
+    async fn write_comment(&self, id: u64, body: &str) -> Result<Comment> {
         let (number, path) = self.place_of(id)?;
         let note = json!({"body": disarmed(body)});
         let written: NoteBody = self.rest.set(Method::PUT, &path, &note, REPORTER).await?;
         Ok(self.placed(number, written.into_comment()))
     }
 
-    async fn delete_comment(&self, id: u64) -> Result<(), ForgeError> {
+    async fn delete_comment(&self, id: u64) -> Result<()> {
         let (_, path) = self.place_of(id)?;
         // If it is not found, an earlier attempt whose response was lost has deleted it.
         if_found(self.rest.repeatable(Method::DELETE, &path, None, REPORTER).await).map(drop)
     }
 
-    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+    async fn statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>> {
         let raw = self.list(&self.statuses_path(sha), REPORTER).await?;
         self.own_statuses(raw).await
     }
 
-    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>, ForgeError> {
+    async fn newest_statuses(&self, sha: &CommitId) -> Result<Vec<CommitStatus>> {
         let page = self.page(&self.statuses_path(sha), REPORTER, 1).await?;
         self.own_statuses(page.items).await
     }
@@ -144,7 +139,7 @@ impl Publishing for Client {
         state: StatusState,
         description: &str,
         url: Option<&str>,
-    ) -> Result<(), ForgeError> {
+    ) -> Result<()> {
         let word = match state {
             StatusState::Pending => "pending",
             StatusState::Success => "success",
@@ -174,7 +169,7 @@ impl Publishing for Client {
         }
     }
 
-    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>, ForgeError> {
+    async fn marked_issues(&self, label: &str) -> Result<Vec<Issue>> {
         let path = self.path(&format!(
             "/issues?scope=all&state=all&order_by=created_at&sort=asc&labels={}",
             encoded(label)
@@ -186,13 +181,7 @@ impl Publishing for Client {
         Ok(labelled.filter_map(into_issue).collect())
     }
 
-    async fn open_issue(
-        &self,
-        label: &str,
-        marker: &CommentMarker,
-        title: &str,
-        body: &str,
-    ) -> Result<(), ForgeError> {
+    async fn open_issue(&self, label: &str, marker: &CommentMarker, title: &str, body: &str) -> Result<()> {
         let issue = json!({"title": title, "description": disarmed(body), "labels": label});
         let find = || async { Ok(self.has_issue(label, marker).await?.then_some(None)) };
         let made: Option<IssueBody> = self
@@ -211,12 +200,12 @@ impl Publishing for Client {
         }
     }
 
-    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool, ForgeError> {
+    async fn write_issue(&self, number: u64, title: &str, body: &str) -> Result<bool> {
         let fields = json!({"title": title, "description": disarmed(body), "state_event": "reopen"});
         self.edit_issue(number, &fields).await
     }
 
-    async fn end_issue(&self, number: u64) -> Result<(), ForgeError> {
+    async fn end_issue(&self, number: u64) -> Result<()> {
         self.edit_issue(number, &json!({"state_event": "close"}))
             .await
             .map(|_| ())
@@ -234,7 +223,7 @@ impl Client {
 
     /// Keeps only the statuses that the token's account has set, the newest first. GitLab also lists the jobs of
     /// every pipeline, and a merge request can choose their names.
-    async fn own_statuses(&self, raw: Vec<StatusBody>) -> Result<Vec<CommitStatus>, ForgeError> {
+    async fn own_statuses(&self, raw: Vec<StatusBody>) -> Result<Vec<CommitStatus>> {
         if raw.is_empty() {
             return Ok(Vec::new());
         }
@@ -249,7 +238,7 @@ impl Client {
     }
 
     /// Sets fields of an issue. Returns false if the issue was deleted in the meantime.
-    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool, ForgeError> {
+    async fn edit_issue(&self, number: u64, fields: &Value) -> Result<bool> {
         let path = self.path(&format!("/issues/{number}"));
         let edited = self.rest.set::<Value>(Method::PUT, &path, fields, REPORTER).await;
         Ok(if_found(edited)?.is_some())

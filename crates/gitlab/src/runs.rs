@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use konverge_base::error::SharedError;
-use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, JobInfo, Runs, if_found};
+use konverge_forge::{DispatchedRun, ForgeError, ForgeKind, JobInfo, Result, Runs, if_found};
 use konverge_rest::{TokenPermission, encoded};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn is_final(status: &str) -> bool {
 
 #[async_trait]
 impl Runs for Client {
-    async fn is_over(&self, url: &str) -> Result<Option<bool>, ForgeError> {
+    async fn is_over(&self, url: &str) -> Result<Option<bool>> {
         #[derive(Deserialize)]
         struct Run {
             status: String,
@@ -74,7 +74,7 @@ impl Runs for Client {
         Ok(Some(is_final(&run.status)))
     }
 
-    async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64, ForgeError> {
+    async fn dispatch_workflow(&self, file: &str, branch: &str, inputs: &Value) -> Result<u64> {
         if file != PIPELINE_FILE {
             return Err(without("workflows in files of their own: name `.gitlab-ci.yml`").into());
         }
@@ -83,12 +83,7 @@ impl Runs for Client {
         Ok(started.id)
     }
 
-    async fn dispatched_runs(
-        &self,
-        _: &str,
-        branch: &str,
-        limit: usize,
-    ) -> Result<Vec<DispatchedRun>, ForgeError> {
+    async fn dispatched_runs(&self, _: &str, branch: &str, limit: usize) -> Result<Vec<DispatchedRun>> {
         let path = self.path(&format!(
             "/pipelines?source=api&order_by=id&sort=desc&ref={}",
             encoded(branch)
@@ -107,7 +102,7 @@ impl Runs for Client {
         Ok(newest.into_iter().map(DispatchedRun::from).collect())
     }
 
-    async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>, ForgeError> {
+    async fn dispatched_run(&self, run: u64) -> Result<Option<DispatchedRun>> {
         Ok(if_found(self.pipeline(run).await)?.map(DispatchedRun::from))
     }
 
@@ -116,7 +111,7 @@ impl Runs for Client {
         false
     }
 
-    async fn starter(&self, job: &JobInfo) -> Result<String, ForgeError> {
+    async fn starter(&self, job: &JobInfo) -> Result<String> {
         self.refuse_given_variables().await?;
         self.refuse_scheduled_variables().await?;
         let pipeline = self.pipeline(job.run_id).await?;
@@ -128,7 +123,7 @@ impl Runs for Client {
         })
     }
 
-    async fn attempt(&self, job: &JobInfo) -> Result<u32, ForgeError> {
+    async fn attempt(&self, job: &JobInfo) -> Result<u32> {
         #[derive(Deserialize)]
         struct Job {
             id: u64,
@@ -160,7 +155,7 @@ impl Runs for Client {
 impl Client {
     /// Returns an error if a person who starts a pipeline may set variables. They override GitLab's own variables,
     /// so every fact about the pipeline that a job reads could be forged.
-    async fn refuse_given_variables(&self) -> Result<(), ForgeError> {
+    async fn refuse_given_variables(&self) -> Result<()> {
         #[derive(Deserialize)]
         struct Project {
             /// The minimum role for starting a pipeline with variables. Only shown to maintainers.
@@ -185,7 +180,7 @@ impl Client {
 
     /// Returns an error if a pipeline schedule has variables. Its pipelines get them regardless of the project's
     /// setting, and somebody may have added them before the setting was restricted.
-    async fn refuse_scheduled_variables(&self) -> Result<(), ForgeError> {
+    async fn refuse_scheduled_variables(&self) -> Result<()> {
         #[derive(Deserialize)]
         struct Listed {
             id: u64,
@@ -227,7 +222,7 @@ impl Client {
         Ok(())
     }
 
-    async fn pipeline(&self, id: u64) -> Result<PipelineBody, ForgeError> {
+    async fn pipeline(&self, id: u64) -> Result<PipelineBody> {
         self.rest.get(&self.path(&format!("/pipelines/{id}")), READ).await
     }
 }

@@ -21,20 +21,9 @@ use konverge_run::{RunContext, compiler::Compilers};
 
 pub use comparison::StaleModel;
 use comparison::stale_files;
-pub use provider_record::{RecordRequest, record};
+pub use provider_record::record;
 pub use sources::repository_paths;
 use sources::{SourceContent, read_repository_source};
-
-/// Models to import.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelImport {
-    /// The sources, as on the command line.
-    pub sources: Vec<String>,
-    /// The kinds; empty for all.
-    pub only: Vec<String>,
-    /// The folder; `None` for one below `base/pkg`.
-    pub into: Option<String>,
-}
 
 /// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,16 +36,22 @@ pub struct ModelImportReport {
     pub unrecorded: Option<String>,
 }
 
-/// Imports models, and replaces those that an earlier import wrote into the folder.
+/// Imports models of the kinds in `only`, or of all, and replaces those that an earlier import wrote into the folder.
+/// Without `into`, that is one below `base/pkg`.
 ///
 /// # Errors
 /// A source cannot be read or translated, the folder has files of another origin, or the core is not available.
-pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImportReport, UserError> {
+pub async fn import(
+    run: &RunContext,
+    sources: &[String],
+    only: &[String],
+    into: Option<&str>,
+) -> Result<ModelImportReport, UserError> {
     let repository = Repository::discover(&run.dir)?;
     let worktree = repository.worktree()?;
     let config = Config::load(worktree.as_ref())?;
-    let sources = sources::parse(run, repository.root(), &request.sources)?;
-    let folder = match &request.into {
+    let sources = sources::parse(run, repository.root(), sources)?;
+    let folder = match into {
         Some(into) => {
             sources::repository_path(run, repository.root(), into).ok_or_else(|| not_importable(into))?
         }
@@ -70,7 +65,7 @@ pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImpo
     let content = sources::read(run, &config, worktree.as_ref(), &sources).await?;
     run.check_interrupted()?;
     let options = GenerateOptions {
-        only: request.only.clone(),
+        only: only.to_vec(),
         import_path,
     };
     let files = generate(read_documents(&content.documents)?, &options)?;
@@ -87,7 +82,7 @@ pub async fn import(run: &RunContext, request: &ModelImport) -> Result<ModelImpo
         let entry = ModelSourceConfig {
             from: sources.iter().map(ToString::to_string).collect(),
             into: folder.to_string(),
-            only: request.only.clone(),
+            only: only.to_vec(),
             version: content.version,
             hash: Some(content.digest.to_string()),
         };

@@ -15,35 +15,26 @@ use serde_json::Value;
 
 use super::sources;
 
-/// A request to record schemas of a provider.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordRequest {
-    /// `[host/]namespace/name@version`.
-    pub provider: String,
-    /// Types of resources.
-    pub resources: Vec<String>,
-    /// A file with what the command printed; `None` runs it.
-    pub from: Option<String>,
-    /// The file in the repository; `None` for one in `schemas`.
-    pub into: Option<String>,
-}
-
-/// Writes a record of the schemas of resources, and returns its file.
+/// Writes a record of the schemas of resources of a provider (`[host/]namespace/name@version`), and returns its file:
+/// `into`, or one in `schemas`. The schemas are what Terraform printed into the file `from`, or prints now.
 ///
 /// # Errors
 /// The provider may not run here, or does not have a resource, or the file is not a record.
-pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPath, UserError> {
-    let of = ProviderVersion::parse(&request.provider).ok_or_else(|| {
-        let what = format!(
-            "`{}` is not a provider with a version",
-            request.provider.escape_debug()
-        );
+pub async fn record(
+    run: &RunContext,
+    provider: &str,
+    resources: &[String],
+    from: Option<&str>,
+    into: Option<&str>,
+) -> Result<RepoPath, UserError> {
+    let of = ProviderVersion::parse(provider).ok_or_else(|| {
+        let what = format!("`{}` is not a provider with a version", provider.escape_debug());
         UserError::new(ErrorKind::Usage, what).hint("write the provider as in `hashicorp/aws@6.25.0`")
     })?;
     let repository = Repository::discover(&run.dir)?;
     let worktree = repository.worktree()?;
     let config = Config::load(worktree.as_ref())?;
-    let file = match &request.into {
+    let file = match into {
         Some(into) => sources::repository_path(run, repository.root(), into).ok_or_else(|| {
             let what = format!("`{}` is not in the repository", into.escape_debug());
             UserError::new(ErrorKind::Usage, what).hint("give a file of the repository with `--into`")
@@ -65,14 +56,14 @@ pub async fn record(run: &RunContext, request: &RecordRequest) -> Result<RepoPat
                 .hint("choose another file with `--into`"),
         );
     }
-    let documents = match &request.from {
+    let documents = match from {
         Some(from) => sources::read_outside(&run.dir.join(from))?,
         None => vec![printed(run, config, &of).await?],
     };
     let document = documents
         .iter()
         .find(|document| document.get("provider_schemas").is_some());
-    let made = record_provider(document.unwrap_or(&Value::Null), &of, &request.resources)?;
+    let made = record_provider(document.unwrap_or(&Value::Null), &of, resources)?;
     let text = serde_json::to_string_pretty(&made);
     let text = text.map_err(|error| UserError::from_error(ErrorKind::Layout, error))?;
     run.begin_writes()?;

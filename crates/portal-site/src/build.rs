@@ -40,15 +40,6 @@ const FILES_AT_ONCE: usize = 16;
 /// The number of newest serials on the page of a stack. Each of them except the oldest has a page with its changes.
 const SERIALS: usize = 11;
 
-/// The sources of the pages of a site.
-#[derive(Clone, Copy)]
-pub struct SiteSources<'a> {
-    /// The recorded stacks.
-    pub stacks: StackSources<'a>,
-    /// `konverge.yaml` of the default branch; `None` if it is unknown, so that permissions are not shown.
-    pub config: Option<&'a BranchConfig>,
-}
-
 /// The counts of a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct BuildReport {
@@ -99,15 +90,15 @@ impl SiteManifest {
     }
 }
 
-/// Builds the site.
+/// Builds the site. Without `konverge.yaml` of the default branch it does not show permissions.
 ///
 /// # Errors
 /// Errors of the store; a site of another repository; a file that cannot be written.
-pub async fn build(sources: SiteSources<'_>, site: &dyn Site) -> Result<BuildReport, UserError> {
-    let SiteSources {
-        stacks: sources,
-        config,
-    } = sources;
+pub async fn build(
+    sources: StackSources<'_>,
+    config: Option<&BranchConfig>,
+    site: &dyn Site,
+) -> Result<BuildReport, UserError> {
     let index = Arc::new(read_overview(sources).await?);
     let seen = Arc::new(SeenRecords::of_site(sources.backend, &index.overview.stacks).await);
     let before = read_manifest(site, &index.overview.repository).await?;

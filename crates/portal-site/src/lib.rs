@@ -16,7 +16,7 @@ mod site;
 mod stack;
 
 pub use branch_config::{BranchConfig, forge};
-pub use build::{BuildReport, SiteSources, build};
+pub use build::{BuildReport, build};
 pub use head::Head;
 pub use overview::trends;
 pub use overview::{StackSources, read_overview, recorded_facts};

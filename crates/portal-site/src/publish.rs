@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     branch_config::{BranchConfig, forge},
-    build::{BuildReport, SiteSources, build},
+    build::{BuildReport, build},
     head::Head,
     overview::StackSources,
     site::{Site, SiteError},
@@ -49,14 +49,10 @@ pub async fn publish(
     let config = BranchConfig::load_at(repository, commit.clone())?;
     let head = Head::open_commit(run, repository, commit.clone())?;
     let forge = forge(run, Some(&config));
-    let stacks = StackSources {
+    let sources = StackSources {
         backend,
         head: head.as_ref(),
         forge: forge.as_ref(),
-    };
-    let sources = SiteSources {
-        stacks,
-        config: Some(&config),
     };
     let options = StoreOptions {
         environment: run.env.clone(),
@@ -65,5 +61,5 @@ pub async fn publish(
         ..StoreOptions::default()
     };
     let site = SiteStore(store::open_foreign(url, &options).await?);
-    build(sources, &site).await
+    build(sources, Some(&config), &site).await
 }

@@ -65,6 +65,11 @@ impl PortalOperation {
             .find(|operation| operation.key() == key)
     }
 
+    /// Returns true for the writes that the portal does itself.
+    pub fn is_own_write(self) -> bool {
+        matches!(self, Self::Unlock | Self::Freeze | Self::Unfreeze)
+    }
+
     /// Returns the text of the button.
     pub fn words(self) -> &'static str {
         match self {

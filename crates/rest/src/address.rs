@@ -1,7 +1,7 @@
 //! Validates the address of an API and a token, which both come from the environment.
 
 use http::{HeaderValue, Uri};
-use konverge_forge::ForgeError;
+use konverge_forge::{ForgeError, Result};
 use konverge_secrets::{AddressParts, credential_in, without_credentials};
 
 /// The address of an API.
@@ -18,7 +18,7 @@ impl ApiAddress {
     ///
     /// # Errors
     /// A text that is no URL, or a URL with credentials.
-    pub fn parse(url: &str, hint: &str) -> Result<Self, ForgeError> {
+    pub fn parse(url: &str, hint: &str) -> Result<Self> {
         let shown = without_credentials(url).escape_debug().to_string();
         let unusable = |message: String| ForgeError::Runner {
             message,
@@ -45,7 +45,7 @@ impl ApiAddress {
 ///
 /// # Errors
 /// An empty token, or a character that is invalid in a header.
-pub fn check_token(token: &str, hint: &str) -> Result<(), ForgeError> {
+pub fn check_token(token: &str, hint: &str) -> Result<()> {
     if token.is_empty() || token.contains(char::is_whitespace) || HeaderValue::from_str(token).is_err() {
         return Err(ForgeError::Runner {
             message: "the token is empty, or holds white space or other unusual characters".to_owned(),

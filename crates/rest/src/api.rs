@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use konverge_base::retry;
-use konverge_forge::{ForgeError, ForgeKind};
+use konverge_forge::{ForgeError, ForgeKind, Result};
 use serde_json::Value;
 
 /// A request to an API, without the parts that all requests share: address, authentication, headers.
@@ -122,7 +122,7 @@ pub trait RestApi: Send + Sync {
     ///
     /// # Errors
     /// The login fails.
-    async fn log_in(&self) -> Result<(), ForgeError> {
+    async fn log_in(&self) -> Result<()> {
         Ok(())
     }
 
@@ -130,7 +130,7 @@ pub trait RestApi: Send + Sync {
     ///
     /// # Errors
     /// No response, or no login.
-    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError>;
+    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer>;
 
     /// Returns the error of a response whose status is no success. `need` is the permission for the request.
     fn error_of(&self, operation: &str, answer: &Answer, need: TokenPermission) -> ForgeError;

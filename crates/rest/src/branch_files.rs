@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use konverge_base::model::{CommitId, RepoPath};
-use konverge_forge::{Changes, CommittedFiles, FilesCommit, ForgeError};
+use konverge_forge::{Changes, CommittedFiles, FilesCommit, ForgeError, Result};
 
 /// The maximum number of our commits on a branch. There is one for each change of the proposed files.
 const MOST_COMMITS: usize = 20;
@@ -24,14 +24,10 @@ pub trait BranchFiles: Changes {
 
     /// Returns the parent of a commit that Konverge made; `None` for a commit of others. Anybody can copy our message
     /// and address, so the commit must also change only the proposed files.
-    async fn parent_of_own(
-        &self,
-        commit: &FilesCommit<'_>,
-        at: &CommitId,
-    ) -> Result<Option<CommitId>, ForgeError>;
+    async fn parent_of_own(&self, commit: &FilesCommit<'_>, at: &CommitId) -> Result<Option<CommitId>>;
 
     /// Reads a file at a commit; `None` if it does not exist.
-    async fn file(&self, commit: &CommitId, path: &RepoPath) -> Result<Option<BranchFile>, ForgeError>;
+    async fn file(&self, commit: &CommitId, path: &RepoPath) -> Result<Option<BranchFile>>;
 
     /// Commits files to the tip of the branch, or to a new branch. The forge refuses the request if a file has changed
     /// since it was read.
@@ -40,14 +36,10 @@ pub trait BranchFiles: Changes {
         commit: &FilesCommit<'_>,
         is_new: bool,
         there: &[Option<BranchFile>],
-    ) -> Result<CommitId, ForgeError>;
+    ) -> Result<CommitId>;
 
     /// Commits the files, if the branch has only our commits. `tip` is `None` for a branch that does not exist.
-    async fn commit_to(
-        &self,
-        commit: FilesCommit<'_>,
-        tip: Option<CommitId>,
-    ) -> Result<CommittedFiles, ForgeError> {
+    async fn commit_to(&self, commit: FilesCommit<'_>, tip: Option<CommitId>) -> Result<CommittedFiles> {
         let start = tip.as_ref().unwrap_or(commit.base);
         let is_own = match &tip {
             Some(tip) => self.is_own(&commit, tip).await?,
@@ -92,7 +84,7 @@ pub trait BranchFiles: Changes {
     }
 
     /// Returns true if a branch has only our commits after a commit of the base.
-    async fn is_own(&self, commit: &FilesCommit<'_>, tip: &CommitId) -> Result<bool, ForgeError> {
+    async fn is_own(&self, commit: &FilesCommit<'_>, tip: &CommitId) -> Result<bool> {
         let mut at = tip.clone();
         for _ in 0..MOST_COMMITS {
             let Some(parent) = self.parent_of_own(commit, &at).await? else {
@@ -107,11 +99,7 @@ pub trait BranchFiles: Changes {
     }
 
     /// Reads the files that are proposed, as they are at a commit.
-    async fn files(
-        &self,
-        at: &CommitId,
-        commit: &FilesCommit<'_>,
-    ) -> Result<Vec<Option<BranchFile>>, ForgeError> {
+    async fn files(&self, at: &CommitId, commit: &FilesCommit<'_>) -> Result<Vec<Option<BranchFile>>> {
         let mut found = Vec::new();
         for (path, _) in commit.files {
             found.push(self.file(at, path).await?);

@@ -23,7 +23,7 @@ use konverge_base::{
     retry::RetryDecision,
     spans,
 };
-use konverge_forge::{ForgeError, RequestOptions};
+use konverge_forge::{ForgeError, RequestOptions, Result};
 use konverge_secrets::Secrets;
 
 use crate::{Answer, Exchange, RestApi, TokenPermission, api::operation, links};
@@ -37,7 +37,7 @@ const MOST_PAGES: usize = 100;
 /// A client of an API. Cheap to clone; clones share the request counter and the cached responses.
 #[derive(Clone)]
 pub struct RestClient {
-    api: Arc<dyn RestApi>,
+    pub(crate) api: Arc<dyn RestApi>,
     secrets: Secrets,
     options: RequestOptions,
     requests: Arc<AtomicUsize>,
@@ -89,7 +89,7 @@ impl RestClient {
     ///
     /// # Errors
     /// An error of the forge, or a response of another form.
-    pub async fn get<T: DeserializeOwned>(&self, path: &str, need: TokenPermission) -> Result<T, ForgeError> {
+    pub async fn get<T: DeserializeOwned>(&self, path: &str, need: TokenPermission) -> Result<T> {
         let answer = self.repeatable(Method::GET, path, None, need).await?;
         self.read(&format!("GET {path}"), &answer)
     }
@@ -102,7 +102,7 @@ impl RestClient {
         &self,
         path: &str,
         need: TokenPermission,
-    ) -> Result<(T, Option<String>), ForgeError> {
+    ) -> Result<(T, Option<String>)> {
         let answer = self.repeatable(Method::GET, path, None, need).await?;
         let next = links::next_page(&answer.headers, self.api.base_path());
         Ok((self.read(&format!("GET {path}"), &answer)?, next))
@@ -112,11 +112,7 @@ impl RestClient {
     ///
     /// # Errors
     /// An error of the forge, or a response of another form.
-    pub async fn list<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        need: TokenPermission,
-    ) -> Result<Vec<T>, ForgeError> {
+    pub async fn list<T: DeserializeOwned>(&self, path: &str, need: TokenPermission) -> Result<Vec<T>> {
         self.list_in(path, need, |value| value).await
     }
 
@@ -129,7 +125,7 @@ impl RestClient {
         path: &str,
         need: TokenPermission,
         items: impl Fn(Value) -> Value,
-    ) -> Result<Vec<T>, ForgeError> {
+    ) -> Result<Vec<T>> {
         let mut all = Vec::new();
         let mut next = Some(path.to_owned());
         // The number of pages is limited, because a faulty server whose last page links to itself would cause an
@@ -155,7 +151,7 @@ impl RestClient {
         path: &str,
         body: Option<&Value>,
         need: TokenPermission,
-    ) -> Result<Answer, ForgeError> {
+    ) -> Result<Answer> {
         self.send_with_retries(ForgeError::retry, &method, path, body, need)
             .await
     }
@@ -169,7 +165,7 @@ impl RestClient {
         path: &'a str,
         body: Option<&'a Value>,
         need: TokenPermission,
-    ) -> BoxFuture<'a, Result<Answer, ForgeError>> {
+    ) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(async move {
             let tries = async {
                 // The login has its own retries. If it fails, the request was certainly not sent.
@@ -199,7 +195,7 @@ impl RestClient {
         path: &str,
         body: &impl Serialize,
         need: TokenPermission,
-    ) -> Result<T, ForgeError> {
+    ) -> Result<T> {
         let body = to_json(body);
         let operation = format!("{method} {path}");
         let answer = self.repeatable(method, path, Some(&body), need).await?;
@@ -217,7 +213,7 @@ impl RestClient {
         path: &str,
         body: &Value,
         need: TokenPermission,
-    ) -> Result<(), ForgeError> {
+    ) -> Result<()> {
         let tried = self
             .send_with_retries(ForgeError::retry_once, &method, path, Some(body), need)
             .await;
@@ -239,7 +235,7 @@ impl RestClient {
         path: &str,
         body: &Value,
         need: TokenPermission,
-    ) -> Result<T, ForgeError> {
+    ) -> Result<T> {
         let tried = self.send_with_retries(ForgeError::retry_once, &Method::POST, path, Some(body), need);
         self.read(&operation(&Method::POST, path), &tried.await?)
     }
@@ -256,11 +252,11 @@ impl RestClient {
         need: TokenPermission,
         convert: fn(R) -> T,
         find: F,
-    ) -> Result<T, ForgeError>
+    ) -> Result<T>
     where
         R: DeserializeOwned,
         F: Fn() -> Fut,
-        Fut: Future<Output = Result<Option<T>, ForgeError>>,
+        Fut: Future<Output = Result<Option<T>>>,
     {
         let body = to_json(body);
         let operation = format!("POST {path}");
@@ -293,16 +289,12 @@ impl RestClient {
         unreachable!("the last try returns")
     }
 
-    async fn log_in(&self) -> Result<(), ForgeError> {
+    async fn log_in(&self) -> Result<()> {
         self.in_time("log in", self.api.log_in()).await
     }
 
     /// Waits for the API, at most until the deadline of an attempt, and masks its error.
-    async fn in_time<T>(
-        &self,
-        operation: &str,
-        asked: impl Future<Output = Result<T, ForgeError>>,
-    ) -> Result<T, ForgeError> {
+    async fn in_time<T>(&self, operation: &str, asked: impl Future<Output = Result<T>>) -> Result<T> {
         let answer = tokio::time::timeout(self.options.deadline, asked).await;
         answer
             .unwrap_or_else(|_| {
@@ -323,7 +315,7 @@ impl RestClient {
         path: &str,
         body: Option<&Value>,
         need: TokenPermission,
-    ) -> Result<Answer, ForgeError> {
+    ) -> Result<Answer> {
         let mut path = path.to_owned();
         for _ in 0..MOST_REDIRECTS {
             let answer = self.send(method.clone(), &path, body, need).await?;
@@ -341,7 +333,7 @@ impl RestClient {
         path: &str,
         body: Option<&Value>,
         need: TokenPermission,
-    ) -> Result<Answer, ForgeError> {
+    ) -> Result<Answer> {
         let known = (method == Method::GET)
             .then(|| {
                 let known = self.known.lock().expect("no panic while locked");
@@ -399,7 +391,7 @@ impl RestClient {
     ///
     /// # Errors
     /// The body is HTML, or JSON of another form.
-    pub fn read<T: DeserializeOwned>(&self, operation: &str, answer: &Answer) -> Result<T, ForgeError> {
+    pub fn read<T: DeserializeOwned>(&self, operation: &str, answer: &Answer) -> Result<T> {
         let text = match answer.body.trim_start() {
             "" => "null",
             text if text.starts_with('<') => {
@@ -415,7 +407,7 @@ impl RestClient {
     ///
     /// # Errors
     /// It is no id of a commit.
-    pub fn commit_id(&self, path: &str, sha: &str) -> Result<CommitId, ForgeError> {
+    pub fn commit_id(&self, path: &str, sha: &str) -> Result<CommitId> {
         sha.parse()
             .map_err(|error: InvalidId| self.malformed(format!("GET {path}"), error))
     }
@@ -459,7 +451,7 @@ mod tests {
             "/git/api/v1"
         }
 
-        async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+        async fn send(&self, exchange: Exchange<'_>) -> Result<Answer> {
             let redirected = exchange.path == "/old";
             let mut headers = HeaderMap::new();
             if redirected {
@@ -512,7 +504,7 @@ mod tests {
             ""
         }
 
-        async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+        async fn send(&self, exchange: Exchange<'_>) -> Result<Answer> {
             Err(ForgeError::Unreachable {
                 forge: self.kind(),
                 operation: exchange.operation(),

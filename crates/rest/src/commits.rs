@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use konverge_base::model::{CommitId, InvalidId};
-use konverge_forge::{Contribution, ForgeError, ForgeKind};
+use konverge_forge::{Contribution, ForgeError, ForgeKind, Result};
 use serde::Deserialize;
 
 use crate::User;
@@ -53,7 +53,7 @@ impl CommitNames {
     ///
     /// # Errors
     /// A commit with an invalid id.
-    pub fn read(self, path: &str, raw: Vec<ListedCommit>) -> Result<Vec<Contribution>, ForgeError> {
+    pub fn read(self, path: &str, raw: Vec<ListedCommit>) -> Result<Vec<Contribution>> {
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         for commit in &raw {
             for (person, account) in [
@@ -67,7 +67,7 @@ impl CommitNames {
                 }
             }
         }
-        let id = |sha: &str| -> Result<CommitId, ForgeError> {
+        let id = |sha: &str| -> Result<CommitId> {
             let operation = format!("GET {path}");
             sha.parse()
                 .map_err(|error: InvalidId| ForgeError::malformed(self.forge, operation, error))

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use konverge_forge::{ForgeError, ForgeKind};
+use konverge_forge::{ForgeError, ForgeKind, Result};
 
 use crate::{Answer, ApiAddress, Exchange, MOST_BYTES, RestApi, TokenPermission};
 
@@ -14,7 +14,7 @@ const USER_AGENT: &str = concat!("konverge/", env!("CARGO_PKG_VERSION"));
 ///
 /// # Errors
 /// The system has no certificates, or the proxy in the environment is invalid.
-pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client, ForgeError> {
+pub fn http_client(headers: HeaderMap) -> Result<reqwest::Client> {
     konverge_http::client()
         .user_agent(USER_AGENT)
         .default_headers(headers)
@@ -48,7 +48,7 @@ impl HttpApi {
         address: ApiAddress,
         (name, login): (HeaderName, &str),
         error_of: ErrorOf,
-    ) -> Result<Self, ForgeError> {
+    ) -> Result<Self> {
         let mut login = HeaderValue::from_str(login).expect("a checked token");
         login.set_sensitive(true);
         let headers = [
@@ -85,7 +85,7 @@ impl RestApi for HttpApi {
         (self.error_of)(operation, answer, need)
     }
 
-    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer, ForgeError> {
+    async fn send(&self, exchange: Exchange<'_>) -> Result<Answer> {
         let ApiAddress { origin, base_path } = &self.address;
         let request = exchange.request(&format!("{origin}{base_path}{}", exchange.path));
         let request =

@@ -9,6 +9,7 @@ mod comments;
 mod commits;
 mod http_api;
 mod links;
+mod pull_requests;
 
 pub use address::{ApiAddress, check_token};
 pub use api::{Answer, Exchange, MOST_BYTES, RestApi, TokenPermission, UNSAID};
@@ -17,6 +18,7 @@ pub use client::RestClient;
 pub use comments::{ListedComment, User};
 pub use commits::{CommitNames, ListedCommit, co_authors};
 pub use http_api::{ErrorOf, HttpApi, http_client};
+pub use pull_requests::{ListedIssue, ListedPullRequest, PullRequestSide};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 

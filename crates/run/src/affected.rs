@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    AnalysisCache, OpenRevision, RevisionSpec, RunContext,
+    AnalysisCache, ComparedRevisions, OpenRevision, RevisionSpec, RunContext,
     compiler::{Compilers, join_failures},
 };
 use konverge_base::{
@@ -12,7 +12,6 @@ use konverge_base::{
         CommitId, StackId,
         affected::{Affected, AffectedStack, InputChange, SpecChange},
         file_source::{BlobId, FileTree, Source, SourceError},
-        stack::SetupError,
     },
 };
 use konverge_config::Config;
@@ -41,20 +40,15 @@ pub struct AffectedRequest {
 pub struct AffectedReport {
     /// The affected stacks and why.
     pub affected: Affected,
-    /// The opened base; `None` with [`AffectedRequest::all`].
-    pub base: Option<OpenRevision>,
-    /// The opened head.
-    pub head: OpenRevision,
-    /// The errors in single files at the head.
-    pub problems: Vec<SetupError>,
-    known: AnalysisCache,
+    /// The opened revisions; without a base with [`AffectedRequest::all`].
+    pub revisions: ComparedRevisions,
 }
 
 impl AffectedReport {
     /// Waits until the caches are written, then leaks everything else: freeing some hundred thousand allocations takes
     /// a tenth of the time. Call it before the process ends.
     pub fn finish_leaking(self) {
-        self.known.wait_until_saved();
+        self.revisions.known.wait_until_saved();
         std::mem::forget(self);
     }
 }
@@ -107,10 +101,7 @@ pub async fn run(run: &RunContext, request: &AffectedRequest) -> Result<Affected
     }
     Ok(AffectedReport {
         affected,
-        problems: head.layout.problems.clone(),
-        base,
-        head,
-        known,
+        revisions: ComparedRevisions { known, head, base },
     })
 }
 

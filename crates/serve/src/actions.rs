@@ -6,14 +6,19 @@ use konverge_base::{
     model::{RepoPath, StackId},
 };
 use konverge_portal::{AuditDocument, OperationInput, PortalOperation, PortalPerson};
+use serde::{Deserialize, Serialize};
 
-/// A request for an operation, by somebody who has the permission.
-#[derive(Debug, Clone)]
+/// A request for an operation, by somebody who has the permission: the body of an entry in the store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PortalRequest {
     /// The requested operation.
     pub operation: PortalOperation,
-    /// The stack with its folder; `None` for a freeze.
-    pub stack: Option<(StackId, RepoPath)>,
+    /// The stack; `None` for a freeze.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<StackId>,
+    /// The folder of the stack at that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<RepoPath>,
     /// The input of the request.
     pub input: OperationInput,
     /// The person, as the login provider reported.
@@ -21,6 +26,7 @@ pub struct PortalRequest {
     /// The address from which the request came.
     pub address: String,
     /// The client's address as proxies report it (`X-Forwarded-For`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarded_for: Option<String>,
 }
 

@@ -84,124 +84,100 @@ pub(super) fn plain(status: StatusCode, media_type: &'static str, bytes: impl In
     answer
 }
 
-/// Reasons why a request gets an error response.
+/// An error as the response to a request.
 #[derive(Debug)]
-pub(super) enum RequestError {
-    /// The request is invalid.
-    Wrong {
-        /// The mistake in the request.
-        message: String,
-        /// The correct form.
-        hint: String,
-    },
-    /// No such stack, page or serial is recorded.
-    Unknown(&'static str),
-    /// The data cannot be read.
-    Source(UserError),
-    /// The sender is not signed in.
-    SignedOut(String),
-    /// The sender has no permission.
-    Forbidden {
-        /// The missing permission.
-        message: String,
-        /// The people who have the permission, or how to get it.
-        hint: String,
-    },
-    /// The request does not match the recorded data.
-    Conflict {
-        /// The reason for the conflict.
-        message: String,
-        /// The instruction for the person.
-        hint: String,
-    },
-    /// Too many requests; with the time to wait.
-    TooMany(Duration),
+pub(super) struct RequestError {
+    /// The status of the response.
+    pub status: StatusCode,
+    error: Box<UserError>,
+    /// The seconds to wait before the next request.
+    wait: Option<u64>,
 }
 
+/// The data cannot be read.
 impl From<UserError> for RequestError {
     fn from(error: UserError) -> Self {
-        Self::Source(error)
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            error: Box::new(error),
+            wait: None,
+        }
     }
 }
 
 impl RequestError {
-    pub(super) fn wrong(message: impl Into<String>, hint: &str) -> Self {
-        Self::Wrong {
-            message: message.into(),
-            hint: hint.to_owned(),
+    fn new(status: StatusCode, kind: ErrorKind, message: impl Into<String>, hint: &str) -> Self {
+        Self {
+            status,
+            ..UserError::new(kind, message).hint(hint).into()
         }
     }
 
+    /// The request is invalid.
+    pub(super) fn wrong(message: impl Into<String>, hint: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, ErrorKind::Usage, message, hint)
+    }
+
+    /// No such stack, page or serial is recorded.
+    pub(super) fn unknown(what: &str) -> Self {
+        let message = format!("the portal does not have {what}");
+        let hint = "the overview lists every stack";
+        Self::new(StatusCode::NOT_FOUND, ErrorKind::State, message, hint)
+    }
+
+    /// The sender is not signed in.
+    pub(super) fn signed_out(message: impl Into<String>) -> Self {
+        let hint = "open the overview to sign in; a script sends `Authorization: Bearer TOKEN` to /api/v1";
+        Self::new(StatusCode::UNAUTHORIZED, ErrorKind::Policy, message, hint)
+    }
+
+    /// The sender has no permission.
     pub(super) fn forbidden(message: impl Into<String>, hint: &str) -> Self {
-        Self::Forbidden {
-            message: message.into(),
-            hint: hint.to_owned(),
+        Self::new(StatusCode::FORBIDDEN, ErrorKind::Policy, message, hint)
+    }
+
+    /// The request does not match the recorded data.
+    pub(super) fn conflict(message: impl Into<String>, hint: &str) -> Self {
+        Self::new(StatusCode::CONFLICT, ErrorKind::State, message, hint)
+    }
+
+    /// Too many requests; with the time to wait.
+    pub(super) fn too_many(wait: Duration) -> Self {
+        let wait = wait.as_secs() + 1;
+        let (message, hint) = ("there were too many requests", format!("try again in {wait} s"));
+        Self {
+            wait: Some(wait),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, ErrorKind::Policy, message, &hint)
         }
     }
 
     /// Converts the error to a response.
     pub(super) fn answer(self, form: Form) -> Response {
-        let wait = match &self {
-            Self::TooMany(wait) => Some(wait.as_secs() + 1),
-            _ => None,
+        let Self { status, error, wait } = self;
+        let title = match status {
+            StatusCode::BAD_REQUEST => "The request is invalid",
+            StatusCode::NOT_FOUND => "Not found",
+            StatusCode::UNAUTHORIZED => "Nobody is signed in",
+            StatusCode::FORBIDDEN => "This is not allowed",
+            StatusCode::CONFLICT => "The request is not possible now",
+            StatusCode::TOO_MANY_REQUESTS => "Too many requests",
+            _ => "The portal cannot answer",
         };
-        let is_signed_out = matches!(self, Self::SignedOut(_));
-        let mut answer = self.rendered(form);
-        let headers = answer.headers_mut();
-        if let Some(wait) = wait {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait));
-        }
-        if is_signed_out {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        answer
-    }
-
-    fn rendered(self, form: Form) -> Response {
-        let (status, title, error) = match self {
-            Self::Wrong { message, hint } => (
-                StatusCode::BAD_REQUEST,
-                "The request is invalid",
-                UserError::new(ErrorKind::Usage, message).hint(hint),
-            ),
-            Self::Unknown(what) => (
-                StatusCode::NOT_FOUND,
-                "Not found",
-                UserError::new(ErrorKind::State, format!("the portal does not have {what}"))
-                    .hint("the overview lists every stack"),
-            ),
-            Self::Source(error) => (StatusCode::SERVICE_UNAVAILABLE, "The portal cannot answer", error),
-            Self::SignedOut(message) => (
-                StatusCode::UNAUTHORIZED,
-                "Nobody is signed in",
-                UserError::new(ErrorKind::Policy, message).hint(
-                    "open the overview to sign in; a script sends `Authorization: Bearer TOKEN` to /api/v1",
-                ),
-            ),
-            Self::Forbidden { message, hint } => (
-                StatusCode::FORBIDDEN,
-                "This is not allowed",
-                UserError::new(ErrorKind::Policy, message).hint(hint),
-            ),
-            Self::Conflict { message, hint } => (
-                StatusCode::CONFLICT,
-                "The request is not possible now",
-                UserError::new(ErrorKind::State, message).hint(hint),
-            ),
-            Self::TooMany(wait) => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "Too many requests",
-                UserError::new(ErrorKind::Policy, "there were too many requests")
-                    .hint(format!("try again in {} s", wait.as_secs() + 1)),
-            ),
-        };
-        match form {
+        let mut answer = match form {
             Form::Json => plain(status, form.media_type(), json::failure(&error)),
             Form::Page(_) | Form::Csv => {
                 let page = Form::Page(form.depth());
                 let text = html::failure(title, &error.message, &error.hints, form.depth());
                 plain(status, page.media_type(), text)
             }
+        };
+        let headers = answer.headers_mut();
+        if let Some(wait) = wait {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait));
         }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        answer
     }
 }

@@ -9,10 +9,11 @@ use axum::{
 };
 use konverge_base::model::StackId;
 use konverge_portal::{
-    AUDIT_ENTRIES, AUDIT_ROWS, AuditDocument, StackCondition, StackDetails, StackOrder, audit_csv,
+    AUDIT_ENTRIES, AUDIT_ROWS, AuditDocument, Overview, StackCondition, StackDetails, StackOrder, audit_csv,
     html::{self, StackPage},
 };
 use konverge_report::json;
+use serde::Serialize;
 
 use super::{
     access::Access,
@@ -45,7 +46,7 @@ impl FromRequestParts<Arc<Shared>> for Asked {
             .extensions
             .get::<Access>()
             .cloned()
-            .ok_or_else(|| RequestError::SignedOut("no person is signed in".to_owned()).answer(form))?;
+            .ok_or_else(|| RequestError::signed_out("no person is signed in").answer(form))?;
         let words = Query::try_from_uri(&parts.uri).map_err(IntoResponse::into_response)?;
         Ok(Self {
             shared: Arc::clone(shared),
@@ -128,6 +129,29 @@ impl Asked {
         self.form == Form::Json
     }
 
+    /// Renders a document as JSON, or as its page.
+    fn rendered<T: Serialize>(&self, document: &T, page: impl FnOnce(&T) -> String) -> String {
+        if self.is_json() {
+            json::document(document)
+        } else {
+            page(document)
+        }
+    }
+
+    /// Returns the body that the cache has for a key, or makes it and keeps it.
+    async fn cached(
+        &self,
+        address: String,
+        made: impl Future<Output = Result<Body, RequestError>>,
+    ) -> Result<Body, RequestError> {
+        if let Some(body) = self.shared.bodies.get(&address) {
+            return Ok(body);
+        }
+        let body = made.await?;
+        self.shared.bodies.put(address, &body);
+        Ok(body)
+    }
+
     /// Responds with all stacks, or with those that match the filter.
     async fn overview(&self) -> Result<Body, RequestError> {
         let (condition, text) = filter(&self.words)?;
@@ -137,22 +161,15 @@ impl Asked {
         if is_plain && self.is_json() {
             return Ok(index.json.clone());
         }
-        let address = format!("overview {}", index.json.etag);
-        if let Some(body) = self.shared.bodies.get(&address).filter(|_| is_plain) {
-            return Ok(body);
-        }
-        let filtered = (!is_plain).then(|| total.filtered(condition, text));
-        let shown = filtered.as_ref().unwrap_or(total);
-        let made = if self.is_json() {
-            json::document(shown)
-        } else {
-            html::overview(shown, total, self.shared.mode(), condition, text)
+        let made = |shown: &Overview| {
+            let page = |shown: &_| html::overview(shown, total, self.shared.mode(), condition, text);
+            Body::new(self.rendered(shown, page), None)
         };
-        let body = Body::new(made, None);
-        if is_plain {
-            self.shared.bodies.put(address, &body);
+        if !is_plain {
+            return Ok(made(&total.filtered(condition, text)));
         }
-        Ok(body)
+        let address = format!("overview {}", index.json.etag);
+        self.cached(address, async { Ok(made(total)) }).await
     }
 
     /// Responds with a search result. Without a text to search, the page is the form.
@@ -179,57 +196,48 @@ impl Asked {
     ) -> Result<StackDetails, RequestError> {
         let _permit = self.shared.reads.acquire().await;
         let view = within_deadline(self.shared.source().stack(index, id)).await?;
-        view.ok_or(RequestError::Unknown("this stack"))
+        view.ok_or_else(|| RequestError::unknown("this stack"))
     }
 
     /// Responds with one stack.
     pub(super) async fn stack(&self, id: &StackId) -> Result<Body, RequestError> {
         let index = self.shared.index(&self.access).await?;
         if index.overview.row(id).is_none() {
-            return Err(RequestError::Unknown("this stack"));
+            return Err(RequestError::unknown("this stack"));
         }
         let version = index.fingerprints.get(id).map(ToString::to_string);
         let form = if self.is_json() { "json" } else { "page" };
         let address = format!("{form} {id} {}", version.unwrap_or_default());
-        if let Some(body) = self.shared.bodies.get(&address) {
-            return Ok(body);
-        }
-        let view = self.details(&index, id).await?;
-        let made = if self.is_json() {
-            json::document(&view)
-        } else {
-            let pairs = view.history.windows(2).filter_map(|pair| match pair {
-                [later, earlier] => Some((earlier.serial, later.serial)),
-                _ => None,
+        let made = async {
+            let view = self.details(&index, id).await?;
+            let made = self.rendered(&view, |view| {
+                let pairs = view.history.windows(2).filter_map(|pair| match pair {
+                    [later, earlier] => Some((earlier.serial, later.serial)),
+                    _ => None,
+                });
+                html::stack(&StackPage {
+                    view,
+                    differences: &pairs.collect::<Vec<_>>(),
+                    older: 0,
+                    mode: self.shared.mode(),
+                })
             });
-            html::stack(&StackPage {
-                view: &view,
-                differences: &pairs.collect::<Vec<_>>(),
-                older: 0,
-                mode: self.shared.mode(),
-            })
+            Ok(Body::new(made, index.serials.get(id).copied()))
         };
-        let body = Body::new(made, index.serials.get(id).copied());
-        self.shared.bodies.put(address, &body);
-        Ok(body)
+        self.cached(address, made).await
     }
 
     /// Responds with the difference of two serials of a stack.
     pub(super) async fn difference(&self, id: &StackId, from: u64, to: u64) -> Result<Body, RequestError> {
         let index = self.shared.index(&self.access).await?;
         if index.overview.row(id).is_none() {
-            return Err(RequestError::Unknown("this stack"));
+            return Err(RequestError::unknown("this stack"));
         }
         let _permit = self.shared.reads.acquire().await;
         let read = self.shared.source().difference(id, from, to);
         let difference = within_deadline(read).await?;
-        let difference = difference.ok_or(RequestError::Unknown("one of these serials"))?;
-        let made = if self.is_json() {
-            json::document(&difference)
-        } else {
-            html::difference(&difference)
-        };
-        Ok(Body::new(made, None))
+        let difference = difference.ok_or_else(|| RequestError::unknown("one of these serials"))?;
+        Ok(Body::new(self.rendered(&difference, html::difference), None))
     }
 
     /// Responds with the audit entries of stacks that the sender may see. A freeze affects all stacks, so everybody
@@ -238,16 +246,16 @@ impl Asked {
         let actions = self
             .shared
             .actions()
-            .ok_or(RequestError::Unknown("this address"))?;
+            .ok_or_else(|| RequestError::unknown("this address"))?;
         let at_most = match self.form {
             Form::Csv => AUDIT_ROWS,
             Form::Page(_) | Form::Json => AUDIT_ENTRIES,
         };
         let mut audit: AuditDocument = within_deadline(actions.audit(at_most)).await?;
-        let may_see = |folder: Option<&konverge_base::model::RepoPath>| {
+        audit.entries.retain(|entry| {
+            let folder = entry.folder.as_ref();
             folder.is_none_or(|folder| self.access.may_see(folder))
-        };
-        audit.entries.retain(|entry| may_see(entry.folder.as_ref()));
+        });
         if !self.access.sees_all() {
             audit.notices.clear();
         }
@@ -263,53 +271,42 @@ impl Asked {
     pub(super) async fn stacks(&self, order: StackOrder) -> Result<Body, RequestError> {
         let index = self.shared.index(&self.access).await?;
         let address = format!("{} {}", order.key(), index.json.etag);
-        if let Some(body) = self.shared.bodies.get(&address) {
-            return Ok(body);
-        }
-        let page = html::stacks(&index.overview, order, self.shared.mode());
-        let body = Body::new(page, None);
-        self.shared.bodies.put(address, &body);
-        Ok(body)
+        let page = async {
+            Ok(Body::new(
+                html::stacks(&index.overview, order, self.shared.mode()),
+                None,
+            ))
+        };
+        self.cached(address, page).await
     }
 
     /// Responds with the rollouts of stacks that the sender may see.
     async fn rollouts(&self) -> Result<Body, RequestError> {
-        let address = self.address("rollouts");
-        if let Some(body) = self.shared.bodies.get(&address) {
-            return Ok(body);
-        }
-        let index = self.shared.index(&self.access).await?;
-        let _permit = self.shared.reads.acquire().await;
-        let mut document = within_deadline(self.shared.source().rollouts()).await?;
-        if !self.access.sees_all() {
-            document = document.restricted(|folder| self.access.may_see(folder));
-        }
-        let made = match self.form {
-            Form::Json => json::document(&document),
-            _ => html::rollouts(&document, index.overview.forge.as_ref(), self.shared.mode()),
+        let made = async {
+            let index = self.shared.index(&self.access).await?;
+            let _permit = self.shared.reads.acquire().await;
+            let mut document = within_deadline(self.shared.source().rollouts()).await?;
+            if !self.access.sees_all() {
+                document = document.restricted(|folder| self.access.may_see(folder));
+            }
+            let forge = index.overview.forge.as_ref();
+            let page = |document: &_| html::rollouts(document, forge, self.shared.mode());
+            Ok(Body::new(self.rendered(&document, page), None))
         };
-        let body = Body::new(made, None);
-        self.shared.bodies.put(address, &body);
-        Ok(body)
+        self.cached(self.address("rollouts"), made).await
     }
 
     /// Responds with the trends of the stacks that the sender may see.
     async fn trends(&self) -> Result<Body, RequestError> {
-        let address = self.address("trends");
-        if let Some(body) = self.shared.bodies.get(&address) {
-            return Ok(body);
-        }
-        let index = self.shared.index(&self.access).await?;
-        let _permit = self.shared.reads.acquire().await;
-        let source = self.shared.source();
-        let trends = within_deadline(source.trends(&index, self.access.sees_all())).await?;
-        let made = match self.form {
-            Form::Json => json::document(&trends),
-            _ => html::trends(&trends, self.shared.mode()),
+        let made = async {
+            let index = self.shared.index(&self.access).await?;
+            let _permit = self.shared.reads.acquire().await;
+            let source = self.shared.source();
+            let trends = within_deadline(source.trends(&index, self.access.sees_all())).await?;
+            let page = |trends: &_| html::trends(trends, self.shared.mode());
+            Ok(Body::new(self.rendered(&trends, page), None))
         };
-        let body = Body::new(made, None);
-        self.shared.bodies.put(address, &body);
-        Ok(body)
+        self.cached(self.address("trends"), made).await
     }
 
     /// Responds with the permissions. Only for somebody who may see all stacks, because it names people, stores and
@@ -325,7 +322,7 @@ impl Asked {
         let document = self.shared.source().permissions().await?;
         let made = match (self.form, &document) {
             (Form::Json, Some(document)) => json::document(document),
-            (Form::Json, None) => return Err(RequestError::Unknown("the default branch")),
+            (Form::Json, None) => return Err(RequestError::unknown("the default branch")),
             _ => html::permissions(
                 document.as_ref(),
                 index.overview.forge.as_ref(),

@@ -178,9 +178,8 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
             // If a request has both a token and a cookie, the token counts.
             Some(sent) => {
                 let token = sent.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-                let token = token.ok_or_else(|| {
-                    RequestError::SignedOut("`Authorization` is not `Bearer TOKEN`".to_owned())
-                })?;
+                let token =
+                    token.ok_or_else(|| RequestError::signed_out("`Authorization` is not `Bearer TOKEN`"))?;
                 login.script(token.trim(), &roles, &head.client.0).await
             }
         }
@@ -191,7 +190,11 @@ async fn admit(shared: &Shared, head: &RequestHead, path: &str) -> Result<Option
         })),
         // Only reading a page leads to the login. A form would lose its content on the way, and a script cannot
         // sign in.
-        Err(RequestError::SignedOut(_)) if form != Form::Json && head.method == Method::GET => {
+        Err(error)
+            if error.status == StatusCode::UNAUTHORIZED
+                && form != Form::Json
+                && head.method == Method::GET =>
+        {
             Err(Box::new(to_login(&head.page)))
         }
         Err(error) => Err(Box::new(error.answer(form))),

@@ -86,9 +86,7 @@ impl Login {
         // A session of a former issuer is refused, because there the same id may belong to another person.
         let session = session.filter(|session| session.person.issuer == self.config.issuer);
         let Some(session) = session else {
-            return Err(RequestError::SignedOut(
-                "there is no session, or it has expired".to_owned(),
-            ));
+            return Err(RequestError::signed_out("there is no session, or it has expired"));
         };
         let PersonSession {
             person, groups, csrf, ..
@@ -115,13 +113,13 @@ impl Login {
                 // Only refused tokens count, so a script with a valid token may call as often as it needs.
                 self.attempts
                     .take(peer, Instant::now())
-                    .map_err(RequestError::TooMany)?;
+                    .map_err(RequestError::too_many)?;
                 tracing::warn!(error = %chain(&error), peer, "a token was refused");
                 return Err(match error {
-                    SignInError::Away(_) => RequestError::Source(
+                    SignInError::Away(_) => RequestError::from(
                         UserError::from_error(ErrorKind::Config, error).hint("try again later"),
                     ),
-                    _ => RequestError::SignedOut(chain(&error)),
+                    _ => RequestError::signed_out(chain(&error)),
                 });
             }
         };

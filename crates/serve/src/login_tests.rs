@@ -600,10 +600,7 @@ fn an_answer_has_the_next_step_beside_its_other_keys() {
 
 #[tokio::test]
 async fn an_operation_that_the_portal_does_not_do_itself_lifts_no_freeze_and_ends_no_lease() {
-    let stack = (
-        "shop/prod".parse().unwrap(),
-        konverge_base::model::RepoPath::root(),
-    );
+    let stack: StackId = "shop/prod".parse().unwrap();
     for operation in PortalOperation::OF_A_STACK {
         for stack in [None, Some(stack.clone())] {
             if (operation, stack.is_some()) == (PortalOperation::Unlock, true) {
@@ -612,6 +609,7 @@ async fn an_operation_that_the_portal_does_not_do_itself_lifts_no_freeze_and_end
             let request = PortalRequest {
                 operation,
                 stack,
+                folder: None,
                 input: konverge_portal::OperationInput {
                     lease: Some("1-a".to_owned()),
                     ..Default::default()

@@ -117,7 +117,7 @@ impl Asked {
         let row = index
             .overview
             .row(id)
-            .ok_or(RequestError::Unknown("this stack"))?;
+            .ok_or_else(|| RequestError::unknown("this stack"))?;
         if !self.access.may_operate(row.stack.or_root()) {
             return Err(RequestError::forbidden(
                 format!("the role `operator` for `{id}` is missing"),
@@ -134,10 +134,7 @@ impl Asked {
         let input = checked(operation, input)?;
         let roles = self.shared.roles().await?;
         let next = next_step(operation, row, &input, roles.workflow.as_deref());
-        let next = next.map_err(|refusal| RequestError::Conflict {
-            message: refusal.message,
-            hint: refusal.hint.to_owned(),
-        })?;
+        let next = next.map_err(|refusal| RequestError::conflict(refusal.message, refusal.hint))?;
         // The audit log records the digest of the drift that the person saw.
         let shown = row
             .drift
@@ -187,9 +184,10 @@ impl Asked {
         let forwarded = forwarded.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         Ok(PortalRequest {
             operation,
-            stack: row.map(|row| (row.id.clone(), row.stack.or_root().clone())),
+            stack: row.map(|row| row.id.clone()),
+            folder: row.map(|row| row.stack.or_root().clone()),
             input,
-            person: person.ok_or_else(|| RequestError::SignedOut("no person is signed in".to_owned()))?,
+            person: person.ok_or_else(|| RequestError::signed_out("no person is signed in"))?,
             address: self
                 .client
                 .as_ref()
@@ -203,7 +201,7 @@ impl Asked {
         login
             .requests
             .take(&format!("{} {}", person.issuer, person.subject), Instant::now())
-            .map_err(RequestError::TooMany)?;
+            .map_err(RequestError::too_many)?;
         Ok(within_deadline(login.actions.record(request)).await?)
     }
 
@@ -229,15 +227,12 @@ impl Asked {
             UnlockResult::Ended => Ok(OperationAnswer {
                 version: 1,
                 operation: request.operation,
-                stack: request.stack.as_ref().map(|(stack, _)| stack.clone()),
+                stack: request.stack.clone(),
                 audit,
                 outcome: RequestOutcome::Done,
                 next: None,
             }),
-            UnlockResult::OtherLease(message) => Err(RequestError::Conflict {
-                message,
-                hint: "load the page again".to_owned(),
-            }),
+            UnlockResult::OtherLease(message) => Err(RequestError::conflict(message, "load the page again")),
         }
     }
 }
@@ -250,7 +245,7 @@ pub(super) async fn carry_out(
     let reason = request.input.reason.as_deref().unwrap_or_default();
     let by = &request.person;
     match (request.operation, &request.stack) {
-        (PortalOperation::Unlock, Some((stack, _))) => {
+        (PortalOperation::Unlock, Some(stack)) => {
             let lease = request.input.lease.as_deref().unwrap_or_default();
             actions.unlock(by, stack, lease, reason).await
         }
@@ -286,31 +281,23 @@ fn checked(operation: PortalOperation, input: OperationInput) -> Result<Operatio
             )
         })
     };
+    let is_required = operation.is_own_write();
     // Each operation keeps only its own fields, so that the audit log never contains input without an effect.
-    Ok(match operation {
-        PortalOperation::Freeze | PortalOperation::Unfreeze => OperationInput {
-            reason: Some(required("reason", input.reason)?),
-            ..OperationInput::default()
+    Ok(OperationInput {
+        reason: if is_required {
+            Some(required("reason", input.reason)?)
+        } else {
+            text("reason", input.reason)?
         },
-        PortalOperation::Unlock => OperationInput {
-            reason: Some(required("reason", input.reason)?),
-            lease: Some(required("lease", input.lease)?),
-            ..OperationInput::default()
+        lease: match operation {
+            PortalOperation::Unlock => Some(required("lease", input.lease)?),
+            _ => None,
         },
-        PortalOperation::Approve => OperationInput {
-            reason: text("reason", input.reason)?,
-            digest: text("digest", input.digest)?,
-            ..OperationInput::default()
+        digest: match operation {
+            PortalOperation::Approve => text("digest", input.digest)?,
+            _ => None,
         },
-        PortalOperation::Rollback => OperationInput {
-            reason: text("reason", input.reason)?,
-            serial: input.serial,
-            ..OperationInput::default()
-        },
-        PortalOperation::DriftCheck | PortalOperation::Restore | PortalOperation::Retry => OperationInput {
-            reason: text("reason", input.reason)?,
-            ..OperationInput::default()
-        },
+        serial: input.serial.filter(|_| operation == PortalOperation::Rollback),
     })
 }
 
@@ -333,7 +320,10 @@ fn answered(answer: Result<OperationAnswer, RequestError>, form: Form) -> Respon
 
 async fn freeze_page(asked: Asked) -> Response {
     let make = async {
-        let csrf = asked.access.csrf().ok_or(RequestError::Unknown("this page"))?;
+        let csrf = asked
+            .access
+            .csrf()
+            .ok_or_else(|| RequestError::unknown("this page"))?;
         let index = asked.shared.index(&asked.access).await?;
         let csrf = Some(csrf).filter(|_| asked.access.may_freeze());
         Ok(html::freeze(&index.overview, csrf))
@@ -375,7 +365,7 @@ async fn stack_form(
 }
 
 fn known(operation: &str) -> Result<PortalOperation, RequestError> {
-    PortalOperation::of_stack(operation).ok_or(RequestError::Unknown("this operation"))
+    PortalOperation::of_stack(operation).ok_or_else(|| RequestError::unknown("this operation"))
 }
 
 /// Parses the input of an API call: a JSON object, or an empty body.

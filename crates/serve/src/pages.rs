@@ -45,7 +45,7 @@ async fn kind(asked: Asked, Path(file): Path<String>) -> Response {
         let kind = index.search.listings().find(|kind| site_path::kind(kind) == path);
         let page = kind.and_then(|kind| html::kind(&index.search, kind));
         page.map(|page| Body::new(page, None))
-            .ok_or(RequestError::Unknown("this kind"))
+            .ok_or_else(|| RequestError::unknown("this kind"))
     };
     asked.respond(make.await)
 }
@@ -55,7 +55,7 @@ pub(super) fn stack_of(index: &StackIndex, folder: &str) -> Result<StackId, Requ
     let rows = &index.overview.stacks;
     let row = rows.iter().find(|row| site_path::slug(row.id.as_str()) == folder);
     row.map(|row| row.id.clone())
-        .ok_or(RequestError::Unknown("this stack"))
+        .ok_or_else(|| RequestError::unknown("this stack"))
 }
 
 async fn stack(mut asked: Asked, Path(folder): Path<String>) -> Response {
@@ -76,7 +76,7 @@ async fn page_of_stack(asked: &Asked, folder: &str, file: &str) -> Result<Body, 
     match file {
         "index.html" => asked.stack(&id).await,
         site_path::OPERATIONS => {
-            let csrf = access.csrf().ok_or(RequestError::Unknown("this page"))?;
+            let csrf = access.csrf().ok_or_else(|| RequestError::unknown("this page"))?;
             let view = asked.details(&index, &id).await?;
             let csrf = Some(csrf).filter(|_| access.may_operate(view.row.stack.or_root()));
             Ok(Body::new(html::operations(&view, csrf), None))
@@ -84,7 +84,7 @@ async fn page_of_stack(asked: &Asked, folder: &str, file: &str) -> Result<Body, 
         file => {
             let (from, to) = match file {
                 "difference.html" => serials(&asked.words)?,
-                file => pair_of(file).ok_or(RequestError::Unknown("this page"))?,
+                file => pair_of(file).ok_or_else(|| RequestError::unknown("this page"))?,
             };
             asked.difference(&id, from, to).await
         }

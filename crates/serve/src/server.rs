@@ -143,7 +143,7 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn nothing_here(request: Request) -> Response {
-    RequestError::Unknown("this address").answer(Form::from_path(request.uri().path()))
+    RequestError::unknown("this address").answer(Form::from_path(request.uri().path()))
 }
 
 #[cfg(test)]

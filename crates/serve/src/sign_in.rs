@@ -65,13 +65,15 @@ pub(super) fn to_login(page: &str) -> Response {
 }
 
 fn login(shared: &Shared) -> Result<&Login, RequestError> {
-    shared.login().ok_or(RequestError::Unknown("this address"))
+    shared
+        .login()
+        .ok_or_else(|| RequestError::unknown("this address"))
 }
 
 fn not_signed_in(error: SignInError) -> RequestError {
     tracing::warn!(error = %chain(&error), "a sign-in failed");
     let (SignInError::Away(_) | SignInError::Refused(_) | SignInError::Token(_)) = &error;
-    RequestError::Source(
+    RequestError::from(
         UserError::from_error(ErrorKind::Config, error)
             .hint("open the overview to sign in again; people who are signed in are not affected"),
     )
@@ -87,7 +89,7 @@ async fn begin(
         login
             .attempts
             .take(&client.0, Instant::now())
-            .map_err(RequestError::TooMany)?;
+            .map_err(RequestError::too_many)?;
         let to = own_page(words.get("to").map_or("/", String::as_str));
         let request = login
             .providers
@@ -137,7 +139,7 @@ async fn finished(
     login
         .attempts
         .take(peer, Instant::now())
-        .map_err(RequestError::TooMany)?;
+        .map_err(RequestError::too_many)?;
     let begun = login.cookies.read_sign_in(headers, Timestamp::now());
     let word = |name: &str| words.get(name).map_or("", String::as_str);
     // The cookie binds the sign-in to this browser. Without it an attacker could sign somebody in with the
@@ -202,7 +204,7 @@ async fn account(State(shared): State<Arc<Shared>>, Extension(access): Extension
     let form = Form::Page(0);
     match page.filter(|_| shared.login().is_some()) {
         Some(page) => plain(StatusCode::OK, form.media_type(), page),
-        None => RequestError::Unknown("this page").answer(form),
+        None => RequestError::unknown("this page").answer(form),
     }
 }
 

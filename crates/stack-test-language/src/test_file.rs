@@ -54,7 +54,8 @@ struct TestFile {
     steps: Option<Placed<Vec<Placed<StepEntry>>>>,
 }
 
-#[derive(Deserialize)]
+/// The values that a test replaces.
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct With {
     #[serde(default)]
@@ -65,27 +66,17 @@ struct With {
     outputs: BTreeMap<String, Value>,
 }
 
-/// The values that a test replaces (`with`).
-#[derive(Default)]
-struct Replaced {
-    options: Map<String, Value>,
-    stand_ins: StandIns,
-    outputs: BTreeMap<String, Value>,
-}
-
 impl With {
-    fn read(with: Placed<Self>, is_live: bool) -> Result<Replaced, YamlError> {
-        let Self {
-            options,
-            terraform,
-            outputs,
-        } = with.value;
-        if options.is_empty() && terraform.is_empty() && outputs.is_empty() {
-            return Err(error(with.line, "`with` sets no option: remove it"));
+    /// Checks the values. Returns them without those in place of Terraform resources, and these by themselves.
+    fn read(with: Placed<Self>, is_live: bool) -> Result<(Self, StandIns), YamlError> {
+        let (line, mut with) = (with.line, with.value);
+        let terraform = std::mem::take(&mut with.terraform);
+        if with.options.is_empty() && terraform.is_empty() && with.outputs.is_empty() {
+            return Err(error(line, "`with` sets no option: remove it"));
         }
         if !is_live && !terraform.is_empty() {
             let message = "`with.terraform` is for tests with `steps`: without them nothing is created";
-            return Err(error(with.line, message));
+            return Err(error(line, message));
         }
         let stand_in = |(id, values): (String, Map<String, Value>)| match id.parse() {
             Ok(id) => Ok((id, values)),
@@ -94,15 +85,11 @@ impl With {
                     "`with.terraform`: `{}` is not the id of a resource (`konverge build` shows the ids)",
                     id.escape_debug()
                 );
-                Err(error(with.line, message))
+                Err(error(line, message))
             }
         };
-        let stand_ins = terraform.into_iter().map(stand_in);
-        Ok(Replaced {
-            options,
-            stand_ins: stand_ins.collect::<Result<_, YamlError>>()?,
-            outputs,
-        })
+        let stand_ins: Result<_, YamlError> = terraform.into_iter().map(stand_in).collect();
+        Ok((with, stand_ins?))
     }
 }
 
@@ -122,11 +109,7 @@ impl StackTest {
         }
         let is_live = file.steps.is_some();
         let with = file.with.map(|with| With::read(with, is_live));
-        let Replaced {
-            options,
-            stand_ins,
-            outputs,
-        } = with.transpose()?.unwrap_or_default();
+        let (with, stand_ins) = with.transpose()?.unwrap_or_default();
         let body = match (file.assert, file.steps) {
             (Some(_), Some(steps)) => {
                 let message = "a test has `assert` or `steps`: put the assertions into a step";
@@ -138,8 +121,8 @@ impl StackTest {
         Ok(Self {
             name: name.to_owned(),
             line: file.name.line,
-            options,
-            outputs,
+            options: with.options,
+            outputs: with.outputs,
             stand_ins,
             body,
         })

@@ -33,7 +33,7 @@ pub struct Args {
     action: Action,
     /// The output format
     #[arg(long, short, global = true, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
-    pub output: TextOrJson,
+    output: TextOrJson,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,9 +2,8 @@
 //! one document for each resource, or Kubernetes objects alone. The text of a resource that did not change stays as it
 //! is, with its comments.
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Value};
+use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 use super::spec_equality::{is_same, is_same_resource};
 use konverge_base::{
@@ -239,31 +238,23 @@ impl Parts<Block> {
     /// Returns the text with the resources of a Spec. Present resources keep their order, and a new one follows the
     /// resource that precedes it in the Spec.
     fn with(self, wanted: &Spec) -> String {
-        let is_wanted = |id: &ResourceId| wanted.resources.iter().any(|resource| resource.id == *id);
-        let mut order: Vec<ResourceId> = self
-            .blocks
-            .iter()
-            .map(|block| block.resource.id.clone())
-            .filter(is_wanted)
-            .collect();
+        let wanted = &wanted.resources;
+        let of_block = |block: &Block| wanted.iter().find(|resource| resource.id == block.resource.id);
+        let mut order: Vec<&Resource> = self.blocks.iter().filter_map(of_block).collect();
+        let place_of =
+            |order: &[&Resource], id: &ResourceId| order.iter().position(|resource| resource.id == *id);
         let mut before: Option<&ResourceId> = None;
-        for resource in &wanted.resources {
-            if !order.contains(&resource.id) {
-                let at = before.and_then(|before| order.iter().position(|id| id == before));
-                order.insert(at.map_or(0, |at| at + 1), resource.id.clone());
+        for resource in wanted {
+            if place_of(&order, &resource.id).is_none() {
+                let at = before.and_then(|before| place_of(&order, before));
+                order.insert(at.map_or(0, |at| at + 1), resource);
             }
             before = Some(&resource.id);
         }
         let all_objects = !self.blocks.is_empty() && self.blocks.iter().all(|block| block.is_object);
-        let wanted: HashMap<&ResourceId, &Resource> = wanted
-            .resources
-            .iter()
-            .map(|resource| (&resource.id, resource))
-            .collect();
         let mut bodies = Vec::new();
-        for id in &order {
-            let resource = wanted[id];
-            let old = self.blocks.iter().find(|block| block.resource.id == *id);
+        for resource in order {
+            let old = self.blocks.iter().find(|block| block.resource.id == resource.id);
             let (comments, is_object) = match &old {
                 Some(block) => (block.comments.clone(), block.is_object),
                 None => (String::new(), all_objects),
@@ -328,10 +319,12 @@ fn with_quotes(body: &str, was: &str, now: &str) -> Option<String> {
         text.push('\n');
     };
     let (mut old, mut new) = (0, 0);
-    for (same_old, same_new) in common_lines(&was, &now)
-        .into_iter()
-        .chain([(was.len(), now.len())])
-    {
+    let ops = capture_diff_slices(Algorithm::Lcs, &was, &now);
+    let common = ops
+        .iter()
+        .filter(|op| op.tag() == DiffTag::Equal)
+        .flat_map(|op| op.old_range().zip(op.new_range()));
+    for (same_old, same_new) in common.chain([(was.len(), now.len())]) {
         for line in &now[new..same_new] {
             let head = |line: &str| without_quotes(line).0;
             let same_key = body[old..same_old]
@@ -345,32 +338,6 @@ fn with_quotes(body: &str, was: &str, now: &str) -> Option<String> {
         (old, new) = (same_old + 1, same_new + 1);
     }
     Some(text)
-}
-
-/// Returns the positions of the longest common subsequence of two lists of lines.
-fn common_lines(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
-    let mut longest = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
-    for at in (0..old.len()).rev() {
-        for other in (0..new.len()).rev() {
-            longest[at][other] = if old[at] == new[other] {
-                longest[at + 1][other + 1] + 1
-            } else {
-                longest[at + 1][other].max(longest[at][other + 1])
-            };
-        }
-    }
-    let (mut common, mut at, mut other) = (Vec::new(), 0, 0);
-    while at < old.len() && other < new.len() {
-        if old[at] == new[other] {
-            common.push((at, other));
-            (at, other) = (at + 1, other + 1);
-        } else if longest[at + 1][other] >= longest[at][other + 1] {
-            at += 1;
-        } else {
-            other += 1;
-        }
-    }
-    common
 }
 
 /// Splits a line into its scalar and the text before it.

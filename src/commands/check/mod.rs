@@ -266,11 +266,15 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
     problems.chain(orphans).collect()
 }
 
+/// Returns the file of an error, if it is a file of the repository.
+fn file_of(place: Option<&Location>) -> Option<RepoPath> {
+    RepoPath::normalize(&place?.file)
+}
+
 /// Returns the diagnostics of a stack that does not compile, each at its place.
 fn diagnostics_of_failure(stack: &Stack, failure: &UserError) -> Vec<Diagnostic> {
     let describe = |place: Option<&Location>, message: &str| {
-        let file = place.and_then(|place| RepoPath::normalize(&place.file));
-        let file = file.unwrap_or_else(|| stack.manifest.clone());
+        let file = file_of(place).unwrap_or_else(|| stack.manifest.clone());
         Diagnostic::new(&file, LintRule::Compile, message)
             .at(
                 place.and_then(|place| place.line),

@@ -1,6 +1,6 @@
 //! Compares generated models with the CRDs of the repository from which they were generated.
 
-use super::CheckedFiles;
+use super::{CheckedFiles, file_of};
 use konverge_base::{
     error::UserError,
     model::{
@@ -30,11 +30,8 @@ pub(super) fn check(
             Ok(stale) => found.extend(stale),
             // A source that cannot be read is an error of the repository, so it becomes a diagnostic like the others.
             Err(failure) => {
-                let place = failure
-                    .location
-                    .as_ref()
-                    .and_then(|place| RepoPath::normalize(&place.file));
-                let file = place.unwrap_or_else(|| RepoPath::root().child(FILE_NAME));
+                let place = failure.location.as_ref();
+                let file = file_of(place).unwrap_or_else(|| RepoPath::root().child(FILE_NAME));
                 let message = format!(
                     "the models in `{}` cannot be generated: {}",
                     entry.into.escape_debug(),
@@ -58,21 +55,18 @@ fn concerns(entry: &ModelSourceConfig, workspace: &OpenRevision, checked: &Check
 }
 
 fn compare(workspace: &OpenRevision, entry: &ModelSourceConfig) -> Result<Vec<Diagnostic>, UserError> {
-    let stale = stale_in_revision(workspace.source.as_ref(), entry)?;
-    let found = stale.into_iter().flat_map(|model| {
-        model
-            .differences
-            .into_iter()
-            .map(move |difference| (model.file.clone(), difference))
-    });
-    Ok(found
-        .map(|(file, difference)| {
-            Diagnostic::new(&file, LintRule::Models, &format!("stale model: {difference}")).hint(format!(
-                "import the models again: `konverge models import {}`",
-                command(entry)
-            ))
-        })
-        .collect())
+    let hint = format!(
+        "import the models again: `konverge models import {}`",
+        command(entry)
+    );
+    let mut found = Vec::new();
+    for model in stale_in_revision(workspace.source.as_ref(), entry)? {
+        for difference in &model.differences {
+            let message = format!("stale model: {difference}");
+            found.push(Diagnostic::new(&model.file, LintRule::Models, &message).hint(&hint));
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the arguments of `konverge models import` that import an entry again.

@@ -1,8 +1,8 @@
 //! Checks the outputs that stacks publish and read: names that nobody publishes, stacks that do not exist or may not
 //! be read, and circles.
 
+use super::file_of;
 use konverge_base::model::{
-    RepoPath,
     lint::{Diagnostic, LintRule},
     spec::Spec,
     stack::Stack,
@@ -23,11 +23,7 @@ pub(super) async fn check(
             continue;
         };
         let failure = redact::failure(&failure, secrets);
-        let file = failure
-            .location
-            .as_ref()
-            .and_then(|place| RepoPath::normalize(&place.file));
-        let file = file.unwrap_or_else(|| stack.manifest.clone());
+        let file = file_of(failure.location.as_ref()).unwrap_or_else(|| stack.manifest.clone());
         let problem = Diagnostic::new(&file, LintRule::Structure, &failure.message);
         found.push(problem.first_hint(&failure.hints).of_stack(&stack.id));
     }

@@ -92,71 +92,59 @@ fn objects(stack: &str, namespace: &str) -> String {
     }
 }
 
-/// The commands of the second half, in one repository.
-pub struct DemoApply {
-    run: RunContext,
+async fn open(run: &RunContext, pending: bool) -> Result<Session, UserError> {
+    let request = OpenRequest {
+        selection: Selection::All,
+        pending,
+        live: Live::Required,
+        ..OpenRequest::default()
+    };
+    session::open(run, &request, KeyUse::Make).await
 }
 
-impl DemoApply {
-    /// Prepares the demo in the repository of a context.
-    pub fn new(run: RunContext) -> Self {
-        Self { run }
+/// Applies what is pending, one stack after the other; `stops` asks the run to stop after the first one.
+///
+/// # Errors
+/// The stacks cannot be opened. Errors of a stack are in the report.
+pub async fn apply_pending(run: &RunContext, stops: bool) -> Result<ApplyReport, UserError> {
+    let mut run = run.clone();
+    if stops {
+        run.cancel = run.cancel.child_token();
+        run.events = Arc::new(StopAfterFirst {
+            events: Arc::clone(&run.events),
+            cancel: run.cancel.clone(),
+        });
     }
+    let session = open(&run, true).await?;
+    apply(&session, &session.targets).await
+}
 
-    async fn open(&self, run: &RunContext, pending: bool) -> Result<Session, UserError> {
-        let request = OpenRequest {
-            selection: Selection::All,
-            pending,
-            live: Live::Required,
-            ..OpenRequest::default()
-        };
-        session::open(run, &request, KeyUse::Make).await
-    }
+/// Returns the recorded state of the stacks, and the health of their objects.
+///
+/// # Errors
+/// The stacks cannot be opened.
+pub async fn status(run: &RunContext) -> Result<StatusReport, UserError> {
+    let session = open(run, false).await?;
+    status::run(&session.planning, &session.targets).await
+}
 
-    /// Applies what is pending, one stack after the other; `stops` asks the run to stop after the first one.
-    ///
-    /// # Errors
-    /// The stacks cannot be opened. Errors of a stack are in the report.
-    pub async fn apply_pending(&self, stops: bool) -> Result<ApplyReport, UserError> {
-        let mut run = self.run.clone();
-        if stops {
-            run.cancel = run.cancel.child_token();
-            run.events = Arc::new(StopAfterFirst {
-                events: Arc::clone(&self.run.events),
-                cancel: run.cancel.clone(),
-            });
-        }
-        let session = self.open(&run, true).await?;
-        apply(&session, &session.targets).await
-    }
+/// Compares the live resources with what was applied.
+///
+/// # Errors
+/// The stacks cannot be opened.
+pub async fn drift(run: &RunContext) -> Result<DriftReport, UserError> {
+    let session = open(run, false).await?;
+    drift::run(&session.planning, &session.targets, None).await
+}
 
-    /// Returns the recorded state of the stacks, and the health of their objects.
-    ///
-    /// # Errors
-    /// The stacks cannot be opened.
-    pub async fn status(&self) -> Result<StatusReport, UserError> {
-        let session = self.open(&self.run, false).await?;
-        status::run(&session.planning, &session.targets).await
-    }
-
-    /// Compares the live resources with what was applied.
-    ///
-    /// # Errors
-    /// The stacks cannot be opened.
-    pub async fn drift(&self) -> Result<DriftReport, UserError> {
-        let session = self.open(&self.run, false).await?;
-        drift::run(&session.planning, &session.targets, None).await
-    }
-
-    /// Deletes everything that was applied.
-    ///
-    /// # Errors
-    /// The stacks cannot be opened. Errors of a stack are in the report.
-    pub async fn destroy(&self) -> Result<ApplyReport, UserError> {
-        let session = self.open(&self.run, false).await?;
-        let targets: Vec<_> = session.targets.iter().map(Target::destroyed).collect();
-        apply(&session, &targets).await
-    }
+/// Deletes everything that was applied.
+///
+/// # Errors
+/// The stacks cannot be opened. Errors of a stack are in the report.
+pub async fn destroy(run: &RunContext) -> Result<ApplyReport, UserError> {
+    let session = open(run, false).await?;
+    let targets: Vec<_> = session.targets.iter().map(Target::destroyed).collect();
+    apply(&session, &targets).await
 }
 
 async fn apply(session: &Session, targets: &[Target]) -> Result<ApplyReport, UserError> {

@@ -10,14 +10,14 @@ use konverge_base::{
 };
 
 /// The forge whose jobs run Konverge.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum JobForge {
-    /// GitHub Actions.
+    /// GitHub Actions: .github/workflows/konverge.yml
     #[default]
     Github,
-    /// Gitea's Actions.
+    /// Gitea Actions: .gitea/workflows/konverge.yml
     Gitea,
-    /// GitLab CI/CD.
+    /// GitLab CI/CD: .gitlab-ci.yml
     Gitlab,
 }
 
@@ -26,20 +26,27 @@ pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
 
 /// Settings to write besides those that the repository itself shows. Nothing asks for them: a setting that is missing
 /// stays a comment.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Setup {
-    /// The forge whose jobs run Konverge.
-    pub forge: JobForge,
-    /// The cloud that the jobs log in at.
-    pub cloud: Option<JobCloud>,
-    /// The address of the store.
-    pub store: Option<String>,
-    /// The cluster of the stacks.
-    pub cluster: Option<NamedContext>,
-    /// The environments that are applied one after the other, each by its own job.
-    pub environments: Vec<String>,
-    /// True if the stacks of the repository run already.
+    /// The stacks run already: write konverge.adopt.yaml too. They are left alone until `konverge adopt --write` names
+    /// those to take over
+    #[arg(long)]
     pub adopt: bool,
+    /// The environments, in the order of their applies: each gets a job of its own, which GitHub's environment guards
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub environments: Vec<String>,
+    /// The forge whose jobs run Konverge
+    #[arg(long, value_enum, value_name = "FORGE", default_value = "github")]
+    pub forge: JobForge,
+    /// The cloud that the jobs log in at, by OIDC
+    #[arg(long, value_enum, value_name = "CLOUD")]
+    pub cloud: Option<JobCloud>,
+    /// Where the state is kept: `s3://my-bucket/konverge`
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+    /// The cluster of the stacks: its context in the kubeconfig, which gives it its name
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<NamedContext>,
 }
 
 /// A cluster, named by its context in the kubeconfig.
@@ -69,13 +76,13 @@ impl FromStr for NamedContext {
 }
 
 /// A cloud that the jobs log in at by OIDC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum JobCloud {
-    /// Amazon Web Services.
+    /// EKS and S3
     Aws,
-    /// Google Cloud.
+    /// GKE and Cloud Storage
     Google,
-    /// Microsoft Azure.
+    /// AKS and Blob Storage
     Azure,
 }
 
@@ -159,33 +166,25 @@ impl Setup {
 
     /// Returns a setting that the forge does not support, and the alternative.
     fn lacking(&self) -> Option<(&'static str, &'static str)> {
-        let (cloud, environments) = match self.forge {
-            JobForge::Github => return None,
-            JobForge::Gitea => (
-                (
-                    "`--cloud`: the jobs of Gitea have no identity that a cloud could trust",
-                    "give the jobs the keys of the cloud as secrets",
-                ),
-                (
-                    "`--environments`: Gitea has no environments that people guard",
-                    "add a job with `for-environment` for each by hand: docs/guides/gitea.md",
-                ),
-            ),
-            JobForge::Gitlab => (
-                (
-                    "`--cloud`: the login of GitLab's jobs is not written",
-                    "add `id_tokens:` to the jobs by hand: docs/guides/gitlab.md",
-                ),
-                (
-                    "`--environments`: Konverge does not read who approved a deployment at GitLab",
-                    "add a job with KONVERGE_FOR_ENVIRONMENT for each by hand: docs/guides/gitlab.md",
-                ),
-            ),
-        };
-        if self.cloud.is_some() {
-            return Some(cloud);
+        match (self.forge, self.cloud, self.environments.as_slice()) {
+            (JobForge::Github, ..) | (_, None, []) => None,
+            (JobForge::Gitea, Some(_), _) => Some((
+                "`--cloud`: the jobs of Gitea have no identity that a cloud could trust",
+                "give the jobs the keys of the cloud as secrets",
+            )),
+            (JobForge::Gitea, None, _) => Some((
+                "`--environments`: Gitea has no environments that people guard",
+                "add a job with `for-environment` for each by hand: docs/guides/gitea.md",
+            )),
+            (JobForge::Gitlab, Some(_), _) => Some((
+                "`--cloud`: the login of GitLab's jobs is not written",
+                "add `id_tokens:` to the jobs by hand: docs/guides/gitlab.md",
+            )),
+            (JobForge::Gitlab, None, _) => Some((
+                "`--environments`: Konverge does not read who approved a deployment at GitLab",
+                "add a job with KONVERGE_FOR_ENVIRONMENT for each by hand: docs/guides/gitlab.md",
+            )),
         }
-        (!self.environments.is_empty()).then_some(environments)
     }
 
     /// Returns the next step for a person, if the stacks compile.

@@ -8,7 +8,7 @@ use std::sync::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use konverge_base::model::apply_result::StackResult;
-use konverge_portal_site::{FolderSite, SiteSources, StackSources, build, read_overview};
+use konverge_portal_site::{FolderSite, StackSources, build, read_overview};
 use konverge_run::StateBackend;
 use konverge_secrets::{HashKey, Secrets};
 use konverge_state::{
@@ -149,13 +149,9 @@ async fn a_stack_is_one_list_and_as_many_gets_as_serials_are_shown() {
         head: None,
         forge: None,
     };
-    let sources = SiteSources {
-        stacks: sources,
-        config: None,
-    };
     let folder = tempfile::tempdir().unwrap();
     let site = FolderSite::open(folder.path()).unwrap();
-    build(sources, &site).await.unwrap();
+    build(sources, None, &site).await.unwrap();
     assert_eq!(
         counting.counts(),
         [4, 12, 1],
@@ -179,7 +175,7 @@ async fn a_stack_is_one_list_and_as_many_gets_as_serials_are_shown() {
     );
     assert!(stack.join("3-4.html").exists() && !stack.join("2-3.html").exists());
     // Nothing changed: the overview alone is read.
-    build(sources, &site).await.unwrap();
+    build(sources, None, &site).await.unwrap();
     assert_eq!(counting.counts(), [7, 13, 2]);
 }
 

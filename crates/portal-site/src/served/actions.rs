@@ -1,35 +1,14 @@
 //! The only writes of the portal: its audit, the end of a lease, and the freeze. All of them go to the store.
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
-use konverge_base::{
-    error::UserError,
-    model::{RepoPath, StackId},
-};
-use konverge_portal::{
-    AuditDocument, AuditEntry, OperationInput, PortalOperation, PortalPerson, RequestOutcome,
-};
+use konverge_base::{error::UserError, model::StackId};
+use konverge_portal::{AuditDocument, AuditEntry, PortalPerson, RequestOutcome};
 use konverge_run::{StateBackend, apply_freeze};
 use konverge_serve::{PortalActions, PortalRequest, UnlockResult};
 use konverge_state::{DocumentWriter, RecordedOutcome, RecordedRequest, StateError};
 
 use super::StorePortal;
-
-/// The body of an entry in the store.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct RequestDocument {
-    operation: PortalOperation,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stack: Option<StackId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    folder: Option<RepoPath>,
-    input: OperationInput,
-    person: PortalPerson,
-    address: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    forwarded_for: Option<String>,
-}
 
 impl StorePortal {
     /// Returns the states, with a person of the portal as the writer of the documents.
@@ -46,19 +25,10 @@ impl StorePortal {
 #[async_trait]
 impl PortalActions for StorePortal {
     async fn record(&self, request: &PortalRequest) -> Result<String, UserError> {
-        let mut input = request.input.clone();
+        let mut document = request.clone();
         // A person may type a secret into the reason. Mask the secrets that this process knows.
-        input.reason = input.reason.map(|reason| self.backend.secrets.mask(&reason));
-        let (stack, folder) = request.stack.clone().unzip();
-        let document = RequestDocument {
-            operation: request.operation,
-            stack,
-            folder,
-            input,
-            person: request.person.clone(),
-            address: request.address.clone(),
-            forwarded_for: request.forwarded_for.clone(),
-        };
+        let reason = request.input.reason.as_ref();
+        document.input.reason = reason.map(|reason| self.backend.secrets.mask(reason));
         let backend = self.written_by(&request.person);
         Ok(backend.states.record_request(&document).await?)
     }
@@ -105,25 +75,13 @@ impl PortalActions for StorePortal {
     }
 }
 
-fn entry(recorded: RecordedRequest<RequestDocument>) -> AuditEntry {
-    let RequestDocument {
-        operation,
-        stack,
-        folder,
-        input,
-        person,
-        address,
-        forwarded_for,
-    } = recorded.request;
-    let is_own_write = matches!(
-        operation,
-        PortalOperation::Unlock | PortalOperation::Freeze | PortalOperation::Unfreeze
-    );
+fn entry(recorded: RecordedRequest<PortalRequest>) -> AuditEntry {
+    let request = recorded.request;
     let error = recorded
         .outcome
         .as_ref()
         .and_then(|outcome| outcome.error.clone());
-    let outcome = match (is_own_write, &recorded.outcome, &error) {
+    let outcome = match (request.operation.is_own_write(), &recorded.outcome, &error) {
         (false, ..) => RequestOutcome::Asked,
         (true, None, _) => RequestOutcome::Unknown,
         (true, Some(_), None) => RequestOutcome::Done,
@@ -132,13 +90,13 @@ fn entry(recorded: RecordedRequest<RequestDocument>) -> AuditEntry {
     AuditEntry {
         id: recorded.id,
         time: recorded.time,
-        operation,
-        stack,
-        folder,
-        input,
-        person,
-        address,
-        forwarded_for,
+        operation: request.operation,
+        stack: request.stack,
+        folder: request.folder,
+        input: request.input,
+        person: request.person,
+        address: request.address,
+        forwarded_for: request.forwarded_for,
         outcome,
         error,
     }
