@@ -348,7 +348,7 @@ impl ObjectPlanner<'_> {
 
     pub(super) async fn may_mutate(&self, subject: &PlanItem, of: &ResourceType) -> Result<bool, UserError> {
         let environment = subject.cluster.environment().await?;
-        Ok(environment.may_mutate(&of.group, &of.plural))
+        Ok(environment.admission.may_mutate(&of.group, &of.plural))
     }
 
     /// Returns the values of a changed object for policy rules.
