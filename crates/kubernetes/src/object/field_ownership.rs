@@ -14,7 +14,7 @@ use super::{
     field_leftovers::Leftover,
     managed_fields::{self, FieldsEntry},
 };
-use konverge_base::model::{FieldPath, field_path::label};
+use konverge_base::model::{FieldPath, field_path::label, text::first_few};
 
 /// The number of fields that a note names; the others are counted.
 const NAMED: usize = 3;
@@ -73,11 +73,8 @@ impl Transfer {
             let named = outermost(paths(&shared, becomes));
             if !named.is_empty() {
                 transfer.claim = managed_fields::union(&transfer.claim, &shared);
-                transfer
-                    .from
-                    .entry(entry.manager.to_owned())
-                    .or_default()
-                    .extend(named);
+                let from = transfer.from.entry(entry.manager.to_owned());
+                from.or_default().extend(named);
             }
         }
         transfer
@@ -136,12 +133,8 @@ impl Transfer {
             ));
         }
         let shared: BTreeSet<_> = self.from.values().flatten().collect();
-        let alone: Vec<_> = self
-            .taken
-            .iter()
-            .filter(|path| !shared.contains(path))
-            .cloned()
-            .collect();
+        let alone = self.taken.iter().filter(|path| !shared.contains(path));
+        let alone: Vec<_> = alone.cloned().collect();
         if !alone.is_empty() {
             notes.push(format!(
                 "takes ownership of {}: same value, only the field manager changes",
@@ -162,11 +155,7 @@ impl Transfer {
 }
 
 fn describe_paths(paths: &[FieldPath]) -> String {
-    let first: Vec<_> = paths.iter().take(NAMED).map(|path| format!("`{path}`")).collect();
-    match paths.len().saturating_sub(NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    first_few(paths.iter().map(|path| format!("`{path}`")), NAMED)
 }
 
 /// Returns the entry of the manager `manager`.
@@ -177,10 +166,11 @@ fn applied<'o>(manager: &str, object: &'o Value) -> Option<FieldsEntry<'o>> {
 
 /// Returns another manager that applies a field.
 fn applier(manager: &str, object: &Value, path: &FieldPath) -> Option<String> {
-    let mut others = managed_fields::entries(object)
-        .filter(|entry| entry.operation == "Apply" && entry.manager != manager);
-    let found = others.find(|entry| managed_fields::fields_below(entry.fields, object, path).is_some());
-    found.map(|entry| entry.manager.to_owned())
+    let mut others = managed_fields::entries(object).filter(|entry| {
+        let is_other = entry.operation == "Apply" && entry.manager != manager;
+        is_other && managed_fields::fields_below(entry.fields, object, path).is_some()
+    });
+    others.next().map(|entry| entry.manager.to_owned())
 }
 
 /// Converts a field set of an object to paths of a plan.
