@@ -78,13 +78,9 @@ pub(super) fn destination_problem(
     } else {
         "set `spec.destination` to the cluster of the stack: `delivery.cluster` is that of Argo CD"
     };
-    Some(DeliveryProblem::new(
-        format!(
-            "its destination `{}` is not the cluster of the stack",
-            format!("{server}{name}").escape_debug()
-        ),
-        remedy,
-    ))
+    let destination = format!("{server}{name}").escape_debug().to_string();
+    let what = format!("its destination `{destination}` is not the cluster of the stack");
+    Some(DeliveryProblem::new(what, remedy))
 }
 
 /// Returns why a source changes the files of the artifact while it reads them; `None` if it does not.
@@ -134,10 +130,8 @@ pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
     let mut errors = Vec::new();
     if matches!(phase.as_str(), "Failed" | "Error") {
         let message = status("/operationState/message");
-        errors.push((
-            operated == digest,
-            format!("its sync ended with {phase}: {message}"),
-        ));
+        let error = format!("its sync ended with {phase}: {message}");
+        errors.push((operated == digest, error));
     }
     let conditions = application
         .pointer("/status/conditions")
@@ -158,21 +152,15 @@ pub(super) fn progress(application: &Value, digest: &str) -> DeliveryProgress {
     if revision == digest && sync == "Synced" && health == "Healthy" && is_done && errors.is_empty() {
         DeliveryProgress::Healthy
     } else {
-        let or_none = |text: String| {
-            if text.is_empty() {
-                "nothing".to_owned()
-            } else {
-                text
-            }
-        };
-        let (_, error) = errors.into_iter().next().unwrap_or_default();
-        let message = format!(
-            "sync is {}, health is {}, at {}{}{error}",
-            or_none(sync),
-            or_none(health),
-            or_none(revision),
-            if error.is_empty() { "" } else { "; " }
-        );
+        let [sync, health, revision] = [&sync, &health, &revision].map(|text| match text.as_str() {
+            "" => "nothing",
+            text => text,
+        });
+        let error = errors
+            .first()
+            .map(|(_, error)| format!("; {error}"))
+            .unwrap_or_default();
+        let message = format!("sync is {sync}, health is {health}, at {revision}{error}");
         DeliveryProgress::Waiting(message)
     }
 }

@@ -24,11 +24,9 @@ pub fn artifact(exported: &Exported) -> Artifact {
     document.commit = None;
     let mut files = exported.files.clone();
     files.insert(DOCUMENT.to_owned(), json::document(&document).into_bytes());
+    let revision = format!("spec@blake3:{}", document.spec_digest);
     let annotations = [
-        (
-            "org.opencontainers.image.revision",
-            format!("spec@blake3:{}", document.spec_digest),
-        ),
+        ("org.opencontainers.image.revision", revision),
         ("org.opencontainers.image.title", document.stack.to_string()),
     ];
     let annotations = annotations.map(|(name, value)| (name.to_owned(), value));

@@ -77,14 +77,8 @@ impl DeliveryChoice<'_> {
         // An artifact must not be empty. If the Spec has no objects, Konverge deletes the remaining ones as for any
         // stack.
         let tool = self.rule.filter(|_| self.has_objects);
-        let Some(kubernetes) = kubernetes.filter(|_| before.is_some() || tool.is_some()) else {
-            return Ok(ChosenRuntimes {
-                runtimes,
-                warning: None,
-            });
-        };
-        let (checked, runtime): (_, Arc<dyn Runtime>) = match (tool, before) {
-            (Some(tool), before) => {
+        let (checked, runtime): (_, Arc<dyn Runtime>) = match (kubernetes, tool, before) {
+            (Some(kubernetes), Some(tool), before) => {
                 let target = DeliveryTarget::new(self.config, tool, self.stack, self.cluster);
                 let login = RegistryLogin::find(self.env, &target.reference()?.host);
                 let planner = match &before {
@@ -105,7 +99,7 @@ impl DeliveryChoice<'_> {
                 };
                 (delivered.check().await, Arc::new(delivered))
             }
-            (None, Some(before)) => {
+            (Some(kubernetes), None, Some(before)) => {
                 let why = self.rule.map_or(OTHER_RULE, |_| NO_OBJECTS);
                 let released = check_released(&kubernetes, self.stack, &before, why).await;
                 // The plan uses the controller's field manager; an approved apply makes Konverge the manager of the
@@ -113,7 +107,7 @@ impl DeliveryChoice<'_> {
                 let runtime = kubernetes.managed_by(before.target.field_manager());
                 (released.map(|()| None), Arc::new(runtime))
             }
-            (None, None) => {
+            (None, ..) | (Some(_), None, None) => {
                 return Ok(ChosenRuntimes {
                     runtimes,
                     warning: None,

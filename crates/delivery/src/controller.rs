@@ -106,22 +106,24 @@ impl DeliveryTarget {
         field_manager(self.tool)
     }
 
+    /// Returns the API version, the kind and the plural of the object.
+    fn kind(&self) -> [&'static str; 3] {
+        match self.tool {
+            DeliveryTool::Argocd => ["argoproj.io/v1alpha1", "Application", "applications"],
+            DeliveryTool::Flux => ["source.toolkit.fluxcd.io/v1", "OCIRepository", "ocirepositories"],
+        }
+    }
+
     /// Returns the name of the object for messages, for example ``Application `argocd/shop-prod` ``.
     pub(crate) fn title(&self) -> String {
-        let kind = match self.tool {
-            DeliveryTool::Argocd => "Application",
-            DeliveryTool::Flux => "OCIRepository",
-        };
+        let [_, kind, _] = self.kind();
         format!("{kind} `{}/{}`", self.namespace, self.name)
     }
 
     /// Returns the resource id of the Application or the OCIRepository.
     pub(crate) fn object_id(&self) -> String {
-        let kind = match self.tool {
-            DeliveryTool::Argocd => "argoproj.io/v1alpha1:Application",
-            DeliveryTool::Flux => "source.toolkit.fluxcd.io/v1:OCIRepository",
-        };
-        format!("{kind}:{}:{}", self.namespace, self.name)
+        let [api_version, kind, _] = self.kind();
+        format!("{api_version}:{kind}:{}:{}", self.namespace, self.name)
     }
 
     /// Returns a hint with the command that writes the objects of the controller.
@@ -142,11 +144,8 @@ impl DeliveryTarget {
     /// # Errors
     /// The cluster cannot be reached, or denies the request.
     pub(crate) async fn object(&self, kubernetes: &Kubernetes) -> Result<Option<Value>, UserError> {
-        let collection = match self.tool {
-            DeliveryTool::Argocd => self.path("argoproj.io/v1alpha1", "applications"),
-            DeliveryTool::Flux => self.path("source.toolkit.fluxcd.io/v1", "ocirepositories"),
-        };
-        let path = format!("{collection}/{}", self.name);
+        let [api_version, _, plural] = self.kind();
+        let path = format!("{}/{}", self.path(api_version, plural), self.name);
         kubernetes.read_path(self.cluster.as_ref(), &path).await
     }
 
@@ -162,10 +161,8 @@ impl DeliveryTarget {
         cluster: Option<&ClusterName>,
     ) -> Result<ControllerObjects, UserError> {
         let Some(object) = self.object(kubernetes).await? else {
-            let what = format!(
-                "{} is missing, so no controller would apply `{stack}`",
-                self.title()
-            );
+            let title = self.title();
+            let what = format!("{title} is missing, so no controller would apply `{stack}`");
             return Err(UserError::new(ErrorKind::Kubernetes, what).hint(self.export_hint(stack)));
         };
         let is_own = kubernetes.is_one_server(self.cluster.as_ref(), cluster)?;
@@ -199,11 +196,8 @@ impl DeliveryTarget {
 
     fn refusal(&self, title: &str, problem: &DeliveryProblem, stack: &StackId) -> UserError {
         let DeliveryProblem { what, remedy } = problem;
-        let failure = UserError::new(ErrorKind::Policy, format!("{title}: {what}"));
-        match remedy {
-            Some(remedy) => failure.hint(remedy.clone()),
-            None => failure.hint(self.export_hint(stack)),
-        }
+        let hint = remedy.clone().unwrap_or_else(|| self.export_hint(stack));
+        UserError::new(ErrorKind::Policy, format!("{title}: {what}")).hint(hint)
     }
 }
 

@@ -4,7 +4,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         ClusterName, StackId,
-        spec::{RuntimeKind, Spec},
+        spec::{Resource, RuntimeKind, Spec},
         state::StackState,
     },
 };
@@ -56,20 +56,19 @@ pub fn ends(has_rule: bool, wanted: &Spec, state: &StackState) -> Result<bool, U
     Ok(has_ended && DeliveryRecord::read(&state.runtime)?.is_some())
 }
 
+fn objects(spec: &Spec) -> impl Iterator<Item = &Resource> {
+    let resources = spec.resources.iter();
+    resources.filter(|one| one.runtime == RuntimeKind::Kubernetes)
+}
+
 /// Returns true if a Spec has Kubernetes objects.
 pub fn has_objects(spec: &Spec) -> bool {
-    let mut kinds = spec.resources.iter().map(|resource| resource.runtime);
-    kinds.any(|kind| kind == RuntimeKind::Kubernetes)
+    objects(spec).next().is_some()
 }
 
 /// Returns the cluster that the objects of a Spec name, if they name one. An artifact is for one cluster only.
 pub fn named_cluster(spec: &Spec) -> Option<ClusterName> {
-    let objects = spec
-        .resources
-        .iter()
-        .filter(|one| one.runtime == RuntimeKind::Kubernetes);
-    let mut named = objects.filter_map(|one| one.extensions.get("cluster")?.as_str()?.parse().ok());
-    named.next()
+    objects(spec).find_map(|one| one.extensions.get("cluster")?.as_str()?.parse().ok())
 }
 
 /// Makes Konverge the manager of a stack's fields again. A second call changes nothing.
@@ -77,10 +76,8 @@ pub fn named_cluster(spec: &Spec) -> Option<ClusterName> {
 /// # Errors
 /// A cluster cannot be reached, or refuses the change.
 pub async fn take_back(kubernetes: &Kubernetes, state: &StackState) -> Result<(), UserError> {
-    let objects = state
-        .resources
-        .iter()
-        .filter(|one| one.runtime == RuntimeKind::Kubernetes);
+    let objects = state.resources.iter();
+    let objects = objects.filter(|one| one.runtime == RuntimeKind::Kubernetes);
     let items = objects.map(|recorded| Item {
         id: recorded.id.clone(),
         cluster: recorded.cluster.clone(),
@@ -89,13 +86,9 @@ pub async fn take_back(kubernetes: &Kubernetes, state: &StackState) -> Result<()
         needs: Needs::default(),
     });
     let items: Vec<Item> = items.collect();
+    let others = managers_besides(FIELD_MANAGER);
     kubernetes
-        .hand_over(
-            &state.stack,
-            &items,
-            &managers_besides(FIELD_MANAGER),
-            FIELD_MANAGER,
-        )
+        .hand_over(&state.stack, &items, &others, FIELD_MANAGER)
         .await
 }
 

@@ -59,7 +59,6 @@ pub(super) fn source_problem(source: &Value, artifact: &str, tag: &str) -> Optio
 
 /// Returns the Kustomizations of a list that read from an OCIRepository.
 pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
-    let items = list["items"].as_array().into_iter().flatten();
     let reads = |one: &&Value| {
         let reference = &one["spec"]["sourceRef"];
         let namespace = text(reference, "/namespace");
@@ -67,6 +66,7 @@ pub(super) fn readers(list: &Value, source: &str) -> Vec<Value> {
             && reference["name"] == source
             && (namespace.is_empty() || namespace == text(one, "/metadata/namespace"))
     };
+    let items = list["items"].as_array().into_iter().flatten();
     items.filter(reads).cloned().collect()
 }
 
@@ -92,11 +92,8 @@ pub(super) fn kustomization_problem(one: &Value, is_own: bool) -> Option<Deliver
             "remove it",
         ));
     }
-    for (pointer, key) in [
-        ("/spec/postBuild/substitute", "substitute"),
-        ("/spec/postBuild/substituteFrom", "substituteFrom"),
-    ] {
-        if one.pointer(pointer).is_some_and(|value| !value.is_null()) {
+    for key in ["substitute", "substituteFrom"] {
+        if !one["spec"]["postBuild"][key].is_null() {
             return Some(DeliveryProblem::new(
                 format!("`spec.postBuild.{key}` rewrites the data of objects"),
                 "remove `spec.postBuild`: the controller would apply something else than the reviewed objects",
@@ -144,9 +141,8 @@ pub(super) fn reads(one: &Value, file: &str) -> bool {
 pub(super) fn progress(source: &Value, kustomizations: &[Value], digest: &str) -> DeliveryProgress {
     let mut waiting = None;
     for one in kustomizations {
-        let found = of_one(one, digest);
         let name = text(one, "/metadata/name");
-        match found {
+        match of_one(one, digest) {
             DeliveryProgress::Healthy => {}
             DeliveryProgress::Failed(why) => {
                 return DeliveryProgress::Failed(format!("Kustomization `{name}`: {why}"));
@@ -156,15 +152,13 @@ pub(super) fn progress(source: &Value, kustomizations: &[Value], digest: &str) -
             }
         }
     }
-    match waiting {
-        None => DeliveryProgress::Healthy,
-        Some(why) => match condition(source, "Ready") {
-            Some(ready) if ready["status"] == "False" => {
-                let message = text(ready, "/message");
-                DeliveryProgress::Waiting(format!("the artifact is not read: {message}"))
-            }
-            _ => DeliveryProgress::Waiting(why),
-        },
+    match (waiting, condition(source, "Ready")) {
+        (None, _) => DeliveryProgress::Healthy,
+        (Some(_), Some(ready)) if ready["status"] == "False" => {
+            let message = text(ready, "/message");
+            DeliveryProgress::Waiting(format!("the artifact is not read: {message}"))
+        }
+        (Some(why), _) => DeliveryProgress::Waiting(why),
     }
 }
 

@@ -24,7 +24,6 @@ pub(crate) struct DeliveryRecord {
     /// The digests to which the tag may point, the newest last. After a healthy delivery there is only one.
     pub digests: Vec<String>,
     /// The artifact with which the controller was last healthy: `oci://HOST/NAME:TAG@DIGEST`. `None` if it never was.
-    #[serde(default)]
     pub delivered: Option<String>,
 }
 

@@ -59,10 +59,8 @@ impl DeliveredObjects {
     /// # Errors
     /// A problem that keeps the controller from delivering the stack, with the remedy.
     pub(crate) async fn check(&self) -> Result<Option<String>, UserError> {
-        if let Some(before) = self
-            .before
-            .as_ref()
-            .filter(|before| !before.target.is_same_object(&self.target))
+        if let Some(before) = &self.before
+            && !before.target.is_same_object(&self.target)
         {
             check_released(&self.kubernetes, &self.stack, before, OTHER_RULE).await?;
         }
@@ -100,28 +98,24 @@ impl DeliveredObjects {
     }
 
     fn files(&self, resources: Vec<Resource>) -> Result<DeliveredFiles, UserError> {
-        for resource in &resources {
-            if resource.sharing == Sharing::Project {
-                let what = format!(
-                    "`{}` is shared by the stacks of its project, and one artifact cannot share it",
-                    resource.id
-                );
-                return Err(UserError::new(ErrorKind::Spec, what)
-                    .with_resource(&resource.id)
-                    .hint(
-                        "declare the object in one stack, or remove `deliver` from the rule of this stack",
-                    ));
-            }
+        if let Some(shared) = resources.iter().find(|one| one.sharing == Sharing::Project) {
+            let id = &shared.id;
+            let what =
+                format!("`{id}` is shared by the stacks of its project, and one artifact cannot share it");
+            return Err(UserError::new(ErrorKind::Spec, what)
+                .with_resource(id)
+                .hint("declare the object in one stack, or remove `deliver` from the rule of this stack"));
         }
         let files = delivered_files(&self.stack, self.target.tool, resources)?;
         match files.unprotected.first() {
             None => Ok(files),
-            Some(id) => Err(UserError::new(
-                ErrorKind::Spec,
-                format!("`{id}` has an annotation of Konverge that protects it, and the controller does not obey it"),
-            )
-            .with_resource(id)
-            .hint("remove `konverge/protect` and `konverge/keep`, and use the annotations of the controller outside of the Spec")),
+            Some(id) => {
+                let what = format!(
+                    "`{id}` has an annotation of Konverge that protects it, and the controller does not obey it"
+                );
+                Err(UserError::new(ErrorKind::Spec, what).with_resource(id)
+                    .hint("remove `konverge/protect` and `konverge/keep`, and use the annotations of the controller outside of the Spec"))
+            }
         }
     }
 
@@ -209,12 +203,10 @@ impl DeliveredObjects {
         for one in &planned {
             let wanted: &Option<Resource> = one.preparation.get()?;
             if let Some(path) = leaked(&self.secrets, one)? {
-                let what = format!(
-                    "`{}` would carry a secret value into the artifact at `{path}`",
-                    one.item.id
-                );
+                let id = &one.item.id;
+                let what = format!("`{id}` would carry a secret value into the artifact at `{path}`");
                 return Err(UserError::new(ErrorKind::Secret, what)
-                    .with_resource(&one.item.id)
+                    .with_resource(id)
                     .hint("write the value into a secret store, and let the cluster read it from there"));
             }
             resources.extend(wanted.clone());
@@ -230,8 +222,13 @@ impl DeliveredObjects {
             )));
         }
         sink.check_lease().await?;
-        // Checked before any change, because another writer may own the tag.
-        self.check_tag(&files).await?;
+        let registry = RegistryClient::new(self.login.clone(), self.interrupt.clone());
+        // The tag may point to the digests that applies of the stack have pushed. That is checked before any change,
+        // because another writer may own the tag.
+        let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
+        let reference = self.target.reference()?;
+        let checked = registry.check_tag(&reference, &files.artifact, &known).await;
+        checked.map_err(not_moved)?;
         // Recorded before any change, so that a killed run does not look like a finished delivery.
         let pushing = DeliveryRecord::pushing(self.before.as_ref(), &self.target, &digest);
         if self.before.as_ref() != Some(&pushing) {
@@ -239,7 +236,8 @@ impl DeliveredObjects {
         }
         // Done before the push: otherwise a field that leaves the Spec would stay in the object for ever.
         self.hand_over(&planned).await?;
-        self.push(&files).await?;
+        let pushed = registry.publish(&reference, &files.artifact, &known).await;
+        pushed.map_err(not_moved)?;
         self.wait_until_healthy(scope, &digest, &planned, sink).await?;
         Self::record(&DeliveryRecord::settled(&self.target, digest), sink).await
     }
@@ -256,28 +254,6 @@ impl DeliveredObjects {
         self.kubernetes
             .hand_over(&self.stack, &items, &managers_besides(manager), manager)
             .await
-    }
-
-    fn registry(&self) -> RegistryClient {
-        RegistryClient::new(self.login.clone(), self.interrupt.clone())
-    }
-
-    /// Checks that the tag does not exist, or points to a digest that an apply of the stack has pushed.
-    async fn check_tag(&self, files: &DeliveredFiles) -> Result<(), UserError> {
-        let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
-        let reference = self.target.reference()?;
-        let registry = self.registry();
-        let checked = registry.check_tag(&reference, &files.artifact, &known);
-        checked.await.map_err(not_moved)
-    }
-
-    /// Pushes the artifact and moves the tag. The state already lists the digests to which the tag may point.
-    async fn push(&self, files: &DeliveredFiles) -> Result<(), UserError> {
-        let known = DeliveryRecord::pushed(self.before.as_ref(), &self.target);
-        let reference = self.target.reference()?;
-        let registry = self.registry();
-        let pushed = registry.publish(&reference, &files.artifact, &known);
-        pushed.await.map(|_| ()).map_err(not_moved)
     }
 
     async fn record(record: &DeliveryRecord, sink: &dyn ApplySink) -> Result<(), UserError> {
@@ -303,32 +279,27 @@ fn not_moved(error: PublishError) -> UserError {
 fn without_ownership(stack: &StackId, planned: &mut PlannedResource) {
     let public = &planned.public;
     if public.action == Action::Update && public.changes.is_empty() {
-        let mut unchanged = ResourcePlan::new(
-            stack,
-            public.id.clone(),
-            public.runtime,
-            Action::Unchanged,
-            Vec::new(),
-        );
-        unchanged.cluster.clone_from(&public.cluster);
-        unchanged.validated = public.validated;
-        planned.public = unchanged;
+        let id = public.id.clone();
+        planned.public = ResourcePlan {
+            cluster: public.cluster.clone(),
+            validated: public.validated,
+            ..ResourcePlan::new(stack, id, public.runtime, Action::Unchanged, Vec::new())
+        };
     }
 }
 
 fn not_replaced(planned: &PlannedResource) -> UserError {
+    let id = &planned.item.id;
     let paths: Vec<_> = planned
         .public
         .replace
         .iter()
         .map(|path| format!("`{path}`"))
         .collect();
-    let what = format!(
-        "`{}` must be replaced ({}), and the controller does not delete what it applies",
-        planned.item.id,
-        paths.join(", ")
-    );
-    UserError::new(ErrorKind::Policy, what).with_resource(&planned.item.id).hint(
+    let paths = paths.join(", ");
+    let what =
+        format!("`{id}` must be replaced ({paths}), and the controller does not delete what it applies");
+    UserError::new(ErrorKind::Policy, what).with_resource(id).hint(
         "give the object another name, or delete it in the cluster yourself: the controller creates it again",
     )
 }

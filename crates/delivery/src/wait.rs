@@ -52,11 +52,10 @@ impl WaitLimit {
         let now = Instant::now();
         // Any other status resets the time, because a controller retries by itself.
         self.failed_since = failed.then(|| self.failed_since.unwrap_or(now));
-        if self
+        let has_failed = self
             .failed_since
-            .is_some_and(|since| now - since >= FAILURE_LASTS)
-            || now >= self.until
-        {
+            .is_some_and(|since| now - since >= FAILURE_LASTS);
+        if has_failed || now >= self.until {
             return Err(what());
         }
         if sink.cancelled() {
@@ -200,12 +199,8 @@ fn difference(plan: &ResourcePlan) -> Option<String> {
         Action::Unchanged => None,
         Action::Update if plan.changes.is_empty() => None,
         _ => {
-            let paths = plan
-                .changes
-                .iter()
-                .map(|change| format!("`{}`", change.path))
-                .take(3);
-            let paths: Vec<_> = paths.collect();
+            let paths = plan.changes.iter().map(|change| format!("`{}`", change.path));
+            let paths: Vec<_> = paths.take(3).collect();
             Some(format!("`{}` is not as planned at {}", plan.id, paths.join(", ")))
         }
     }

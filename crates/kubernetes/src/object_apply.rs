@@ -1,6 +1,5 @@
 //! Executes a plan: sends the same request as the dry-run, bound to the object that the plan read.
 
-mod apply_task;
 mod creation;
 mod delete;
 mod early_failure;
@@ -14,14 +13,13 @@ mod write;
 use serde_json::Value;
 
 use self::{
-    apply_task::ApplyTask,
     creation::Owner,
     delete::Dependents,
-    readiness::{WaitEnd, WaitLimits},
+    readiness::WaitLimits,
     write::{FilledBody, write_and_record},
 };
 use super::{
-    api::clusters::Kubernetes,
+    api::{clusters::Kubernetes, discovery::ResourceType},
     object::{
         completed_jobs, fetch,
         object_record::{self, PreparedWrite},
@@ -31,12 +29,45 @@ use super::{
 };
 use konverge_base::{
     error::UserError,
-    model::{GroupKind, hook::HookTime, plan::Action, state::Recorded},
+    model::{GroupKind, ResourceId, apply_result::Waiting, hook::HookTime, plan::Action, state::Recorded},
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
 
 /// Maximum number of lookups of a kind that was just defined.
 const KIND_TRIES: u32 = 20;
+
+/// Arguments that every step of applying one object shares.
+#[derive(Clone, Copy)]
+struct ApplyTask<'a> {
+    runtime: &'a Kubernetes,
+    scope: &'a StackScope,
+    subject: &'a PlanItem,
+    of: &'a ResourceType,
+    planned: &'a PlannedResource,
+    sink: &'a dyn ApplySink,
+}
+
+impl<'a> ApplyTask<'a> {
+    fn id(&self) -> &'a ResourceId {
+        &self.planned.item.id
+    }
+
+    /// Returns the result with the last version of the live object.
+    fn applied(
+        &self,
+        recorded: Option<Recorded>,
+        live: Option<Value>,
+        waiting: Option<(Waiting, String)>,
+    ) -> AppliedResource {
+        let texts = live.as_ref().map(|live| self.subject.secret_texts(live));
+        AppliedResource {
+            sensitive: texts.unwrap_or_default(),
+            live,
+            waiting,
+            ..AppliedResource::unread(self.id().clone(), recorded)
+        }
+    }
+}
 
 /// Applies one resource. Every path ends in [`ApplySink::record_result`].
 pub(super) async fn apply(
@@ -202,17 +233,10 @@ async fn become_ready(
         let unready = object_record::mark_unready(recorded.clone(), true);
         task.sink.record_written(task.id(), unready.clone()).await?;
         let limits = WaitLimits::of_object(runtime, subject);
-        match readiness::until_ready(task, &limits, live).await? {
-            WaitEnd::Ready(ready) => live = ready,
-            WaitEnd::Waiting(live, waiting, why) => {
-                return Ok(AppliedResource {
-                    id: task.id().clone(),
-                    recorded: Some(unready),
-                    sensitive: subject.secret_texts(&live),
-                    live: Some(live),
-                    waiting: Some((waiting, why)),
-                });
-            }
+        let waiting;
+        (live, waiting) = readiness::until_ready(task, &limits, live).await?;
+        if waiting.is_some() {
+            return Ok(task.applied(Some(unready), Some(live), waiting));
         }
     }
     // Objects of the new kind may follow, and the cached discovery does not contain it.
@@ -220,13 +244,7 @@ async fn become_ready(
         subject.cluster.forget_discovery().await;
     }
     completed_jobs::note(&mut recorded, &live);
-    Ok(AppliedResource {
-        id: task.id().clone(),
-        recorded: Some(recorded),
-        sensitive: subject.secret_texts(&live),
-        live: Some(live),
-        waiting: None,
-    })
+    Ok(task.applied(Some(recorded), Some(live), None))
 }
 
 /// Waits for an object that an earlier run wrote, without writing it.
@@ -242,27 +260,14 @@ async fn still_to_become_ready(task: ApplyTask<'_>) -> Result<AppliedResource, U
     let mut live = planned.expected.clone();
     let mut waiting = None;
     if waits {
-        let found = fetch::get(&subject.cluster, of, &subject.name).await?;
-        let found = found.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
+        let object = precondition::read_again(subject, of).await?;
         let limits = WaitLimits::of_object(runtime, subject);
-        live = Some(match readiness::until_ready(task, &limits, found).await? {
-            WaitEnd::Ready(ready) => ready,
-            WaitEnd::Waiting(object, for_what, why) => {
-                waiting = Some((for_what, why));
-                object
-            }
-        });
+        let found;
+        (found, waiting) = readiness::until_ready(task, &limits, object).await?;
+        live = Some(found);
     }
     let is_unready = planned.unready && (!waits || waiting.is_some());
     let recorded = planned.recorded.clone();
-    Ok(AppliedResource {
-        id: task.id().clone(),
-        recorded: recorded.map(|recorded| object_record::mark_unready(recorded, is_unready)),
-        sensitive: live
-            .as_ref()
-            .map(|live| subject.secret_texts(live))
-            .unwrap_or_default(),
-        live,
-        waiting,
-    })
+    let recorded = recorded.map(|recorded| object_record::mark_unready(recorded, is_unready));
+    Ok(task.applied(recorded, live, waiting))
 }

@@ -115,6 +115,7 @@ pub(super) async fn plan(
                     item,
                     subject,
                     raw,
+                    guard: None,
                 };
                 if defines {
                     defining.push(task);
@@ -148,10 +149,14 @@ pub(super) async fn plan(
     Ok(planned)
 }
 
+/// Returns the desired resources, after those of earlier batches.
+fn desired<'a>(scope: &'a StackScope, items: &'a [Item]) -> impl Iterator<Item = &'a Resource> {
+    let pending = scope.pending.iter().map(|pending| &pending.resource);
+    pending.chain(items.iter().filter_map(|item| item.desired.as_ref()))
+}
+
 /// Returns the names of desired objects that others may depend on.
 fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
-    let pending = scope.pending.iter().map(|pending| &pending.resource);
-    let wanted = items.iter().filter_map(|item| item.desired.as_ref());
     let named = |resource: &Resource| {
         let named = Named {
             is_role: matches!(
@@ -162,7 +167,7 @@ fn names(scope: &StackScope, items: &[Item]) -> HashMap<ResourceId, Named> {
         };
         (resource.id.clone(), named)
     };
-    pending.chain(wanted).map(named).collect()
+    desired(scope, items).map(named).collect()
 }
 
 /// The results of a call, in the order of its items.
@@ -271,9 +276,7 @@ fn absent_namespaces(
 
 /// Returns the names of the desired Namespaces, including those of earlier batches.
 fn wanted_namespaces(scope: &StackScope, items: &[Item]) -> Vec<String> {
-    let wanted = items.iter().filter_map(|item| item.desired.as_ref());
-    let pending = scope.pending.iter().map(|pending| &pending.resource);
-    let objects = wanted.chain(pending).map(|resource| &resource.attributes);
+    let objects = desired(scope, items).map(|resource| &resource.attributes);
     let namespaces = objects.filter(|object| GroupKind::from_attributes(object) == GroupKind::NAMESPACE);
     namespaces
         .map(|namespace| object_ref::metadata(namespace, "name").to_owned())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     client::{Api, ApiRequest},
-    discovery::{Discovery, ResourceType},
+    discovery::{Discovery, ResourceType, items},
     error::ApiError,
 };
 
@@ -30,7 +30,7 @@ pub(crate) async fn read(
     bindings: &Value,
 ) -> Result<ParameterVersions, ApiError> {
     let mut read = ParameterVersions::new();
-    for policy in items(policies) {
+    for policy in items(&policies["items"]) {
         let kind = &policy["spec"]["paramKind"];
         let (Some(version), Some(kind), Some(name)) = (
             kind["apiVersion"].as_str(),
@@ -43,7 +43,7 @@ pub(crate) async fn read(
             continue;
         };
         let mut versions = Some(Vec::new());
-        for binding in items(bindings).filter(|binding| binding["spec"]["policyName"] == name) {
+        for binding in items(&bindings["items"]).filter(|binding| binding["spec"]["policyName"] == name) {
             let found = match &binding["spec"]["paramRef"] {
                 Value::Null => Some(Value::Null),
                 reference => referenced(api, of, reference).await?,
@@ -70,7 +70,7 @@ async fn referenced(api: &Api, of: &ResourceType, reference: &Value) -> Result<O
     };
     match api.call(&request).await {
         Ok(answer) if answer.value["items"].is_array() => {
-            let mut versions: Vec<_> = items(&answer.value).map(version).collect();
+            let mut versions: Vec<_> = items(&answer.value["items"]).map(version).collect();
             versions.sort_by_cached_key(Value::to_string);
             Ok(Some(Value::Array(versions)))
         }
@@ -104,11 +104,10 @@ fn selector(selector: &Value) -> String {
         let value = value.as_str().unwrap_or_default();
         format!("{key}={value}")
     });
-    let expressions = selector["matchExpressions"].as_array();
-    let expressions = expressions.into_iter().flatten().map(|expression| {
+    let expressions = items(&selector["matchExpressions"]).map(|expression| {
         let key = expression["key"].as_str().unwrap_or_default();
-        let values = expression["values"].as_array().into_iter().flatten();
-        let values = values.filter_map(Value::as_str).collect::<Vec<_>>().join(",");
+        let values = items(&expression["values"]).filter_map(Value::as_str);
+        let values = values.collect::<Vec<_>>().join(",");
         match expression["operator"].as_str().unwrap_or_default() {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
@@ -117,10 +116,6 @@ fn selector(selector: &Value) -> String {
         }
     });
     equal.chain(expressions).collect::<Vec<_>>().join(",")
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list["items"].as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -74,6 +74,20 @@ impl ApiRequest {
         }
     }
 
+    /// Returns a patch with a body of this content type.
+    pub(crate) fn patch(path: String, content_type: &'static str, body: &Value) -> Self {
+        Self {
+            method: Method::PATCH,
+            ..Self::get(path).body(content_type, body)
+        }
+    }
+
+    /// Marks a request that names the version of its object.
+    #[must_use]
+    pub(crate) fn bound(self) -> Self {
+        Self { bound: true, ..self }
+    }
+
     #[must_use]
     pub(crate) fn query(mut self, key: &'static str, value: impl Into<String>) -> Self {
         self.query.push((key, value.into()));
@@ -156,6 +170,15 @@ impl Api {
         let (text, warnings) = self.interrupt.unless_silent(answer).await??;
         let value = serde_json::from_slice(&text).map_err(|error| ApiError::Protocol(error.into()))?;
         Ok(ApiResponse { value, warnings })
+    }
+
+    /// Reads a path; `None` if it does not exist.
+    pub(crate) async fn find(&self, path: impl Into<String>) -> Result<Option<Value>, ApiError> {
+        match self.call(&ApiRequest::get(path)).await {
+            Ok(answer) => Ok(Some(answer.value)),
+            Err(error) if error.is_code(404) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends a request and returns the body of the response unparsed.

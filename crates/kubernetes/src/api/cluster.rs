@@ -27,7 +27,7 @@ const IN_FLIGHT: usize = 16;
 pub(crate) struct Cluster {
     pub api: Api,
     /// The address of the server.
-    server: String,
+    pub server: String,
     /// True if the login may depend on the job: by a credentials plugin, or by Konverge instead of one.
     pub by_plugin: bool,
     /// Receives notes on the cluster as a whole.
@@ -47,7 +47,7 @@ pub(crate) struct ClusterEnvironment {
     /// The version of the server, such as `v1.34.2`.
     pub version: String,
     /// The mutating admission webhooks and policies.
-    admission: Admission,
+    pub admission: Admission,
 }
 
 impl Cluster {
@@ -55,16 +55,16 @@ impl Cluster {
         access: &ClusterAccess,
         options: &Options,
         secrets: &Secrets,
-        interrupt: Interrupt,
-    ) -> Result<Self, UserError> {
+    ) -> Result<Arc<Self>, UserError> {
         let ConnectedClient {
             client,
             server,
             by_plugin,
         } = connect::client(access, options, secrets).await?;
         let in_flight = access.requests.unwrap_or(IN_FLIGHT);
+        let interrupt = Interrupt::new(options.cancel.clone());
         let api = Api::new(client, access.name.clone(), in_flight, interrupt);
-        Ok(Self {
+        Ok(Arc::new(Self {
             server,
             by_plugin,
             notes: options.notes.clone(),
@@ -75,12 +75,7 @@ impl Cluster {
             environment: OnceCell::new(),
             schemas: OnceCell::new(),
             namespaces: RwLock::default(),
-        })
-    }
-
-    /// Returns the address of the server.
-    pub(crate) fn server(&self) -> &str {
-        &self.server
+        }))
     }
 
     /// Converts an error to one for the user.
@@ -154,7 +149,7 @@ impl Cluster {
         let environment = self.environment().await?;
         let (group, plural) = (&of.group, &of.plural);
         if environment.admission.may_change_unseen(group, plural) {
-            return Ok(Guard::void());
+            return Ok(Guard::default());
         }
         let schema = if built_in_groups::is_built_in(group) {
             Some(String::new())
@@ -162,7 +157,7 @@ impl Cluster {
             self.schema_hash(&of.api_version()).await?
         };
         let Some(schema) = schema else {
-            return Ok(Guard::void());
+            return Ok(Guard::default());
         };
         let mut parts = vec![
             json!(environment.version),
@@ -171,7 +166,7 @@ impl Cluster {
         ];
         if let Some(namespace) = namespace.filter(|_| environment.admission.is_by_namespace(group, plural)) {
             let Some(labels) = self.namespace_labels(namespace).await? else {
-                return Ok(Guard::void());
+                return Ok(Guard::default());
             };
             parts.push(labels);
         }
@@ -195,9 +190,8 @@ impl Cluster {
             return Ok(known.clone());
         }
         let path = format!("/api/v1/namespaces/{}", escape(namespace));
-        let labels = match self.api.call(&ApiRequest::get(path)).await {
-            Ok(mut answer) => Some(answer.value["metadata"]["labels"].take()),
-            Err(error) if error.is_code(404) => Some(Value::Null),
+        let labels = match self.api.find(path).await {
+            Ok(found) => Some(found.unwrap_or_default()["metadata"]["labels"].take()),
             Err(error) if error.is_code(403) => None,
             Err(error) => return Err(self.failure(&error, "reading the labels of a namespace")),
         };
@@ -219,13 +213,5 @@ impl Cluster {
         };
         let entry = &index["paths"][format!("apis/{api_version}")]["serverRelativeURL"];
         Ok(Some(entry.as_str().unwrap_or_default().to_owned()))
-    }
-}
-
-impl ClusterEnvironment {
-    /// Returns true if a mutating webhook or policy may change objects of this kind. Returns false if the
-    /// admission configuration could not be read.
-    pub(crate) fn may_mutate(&self, group: &str, plural: &str) -> bool {
-        self.admission.may_mutate(group, plural)
     }
 }

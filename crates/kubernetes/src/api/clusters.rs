@@ -12,7 +12,6 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    interrupt::Interrupt,
     model::ClusterName,
 };
 use konverge_cloud::StackIdentity;
@@ -26,17 +25,6 @@ pub enum SecretData {
     Missing,
     /// The run may not read the Secret.
     Denied(UserError),
-}
-
-async fn connect(
-    access: &ClusterAccess,
-    options: &Options,
-    secrets: &Secrets,
-) -> Result<Arc<Cluster>, UserError> {
-    let interrupt = Interrupt::new(options.cancel.clone());
-    Cluster::connect(access, options, secrets, interrupt)
-        .await
-        .map(Arc::new)
 }
 
 /// One or more clusters. A clone uses the same connections.
@@ -56,7 +44,7 @@ impl Kubernetes {
     pub async fn connect(clusters: Vec<ClusterAccess>, options: Options, secrets: Secrets) -> Self {
         let mut connected = BTreeMap::new();
         for access in &clusters {
-            let cluster = connect(access, &options, &secrets).await;
+            let cluster = Cluster::connect(access, &options, &secrets).await;
             connected.insert(access.name.clone(), cluster);
         }
         Self {
@@ -80,15 +68,14 @@ impl Kubernetes {
             let is_same =
                 |cluster: &Result<Arc<Cluster>, _>| matches!(cluster, Ok(cluster) if !cluster.by_plugin);
             if !clusters.get(&access.name).is_some_and(is_same) {
-                let cluster = connect(access, &options, &self.secrets).await;
+                let cluster = Cluster::connect(access, &options, &self.secrets).await;
                 clusters.insert(access.name.clone(), cluster);
             }
         }
         Self {
             clusters,
-            accesses: Arc::clone(&self.accesses),
             options,
-            secrets: self.secrets.clone(),
+            ..self.clone()
         }
     }
 
@@ -111,7 +98,7 @@ impl Kubernetes {
         one: Option<&ClusterName>,
         other: Option<&ClusterName>,
     ) -> Result<bool, UserError> {
-        Ok(one == other || self.cluster(one)?.server() == self.cluster(other)?.server())
+        Ok(one == other || self.cluster(one)?.server == self.cluster(other)?.server)
     }
 
     /// Reads a path of the API. `None` if the object or its kind does not exist.
@@ -124,11 +111,8 @@ impl Kubernetes {
         path: &str,
     ) -> Result<Option<Value>, UserError> {
         let cluster = self.cluster(cluster)?;
-        match cluster.api.call(&ApiRequest::get(path)).await {
-            Ok(answer) => Ok(Some(answer.value)),
-            Err(error) if error.is_code(404) => Ok(None),
-            Err(error) => Err(cluster.failure(&error, &format!("reading `{path}`"))),
-        }
+        let found = cluster.api.find(path).await;
+        found.map_err(|error| cluster.failure(&error, &format!("reading `{path}`")))
     }
 
     /// Returns the maximum time of a wait for readiness.
@@ -148,9 +132,9 @@ impl Kubernetes {
     ) -> Result<SecretData, UserError> {
         let cluster = self.cluster(cluster)?;
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-        let secret = match cluster.api.call(&ApiRequest::get(path)).await {
-            Ok(answer) => answer.value,
-            Err(error) if error.is_code(404) => return Ok(SecretData::Missing),
+        let secret = match cluster.api.find(path).await {
+            Ok(Some(secret)) => secret,
+            Ok(None) => return Ok(SecretData::Missing),
             Err(error) => {
                 let failure = cluster.failure(&error, &format!("reading Secret `{namespace}/{name}`"));
                 return if error.is_code(403) {
@@ -209,7 +193,7 @@ impl Kubernetes {
         Ok(format!(
             "{}, {}",
             cluster.environment().await?.version,
-            cluster.server()
+            cluster.server
         ))
     }
 

@@ -291,9 +291,9 @@ struct LoadedConfig {
     by_plugin: bool,
 }
 
-async fn load(trusted: TrustedKubeconfig, context: Option<&String>) -> Result<LoadedConfig, ReadError> {
+async fn load(trusted: TrustedKubeconfig, context: Option<String>) -> Result<LoadedConfig, ReadError> {
     let options = KubeConfigOptions {
-        context: context.cloned(),
+        context,
         ..KubeConfigOptions::default()
     };
     Ok(LoadedConfig {
@@ -303,17 +303,33 @@ async fn load(trusted: TrustedKubeconfig, context: Option<&String>) -> Result<Lo
     })
 }
 
-/// Returns the error for a refused or invalid kubeconfig, with `hint` if it cannot be read.
-fn refused(error: ReadError, place: &str, variable: Option<&str>, hint: &str) -> UserError {
+/// Returns the error for a refused or invalid kubeconfig. A path from a variable is not shown, because the user may
+/// have named a variable with a secret.
+fn refused(error: ReadError, credentials: &ClusterCredentials) -> UserError {
+    let (mut named, mut place) = (None, "the kubeconfig in KONVERGE_KUBECONFIG".to_owned());
+    let mut hint = "the input `kubeconfig` holds the text of a kubeconfig, not its path".to_owned();
+    if let ClusterCredentials::Kubeconfig { path, variable, .. } = credentials {
+        named = variable.as_deref();
+        place = match (variable, path) {
+            (Some(variable), _) => format!("the file that the variable {variable} names"),
+            (None, Some(path)) => format!("`{}`", path.display()),
+            (None, None) => kubeconfig::default_place(),
+        };
+        hint = match variable {
+            Some(variable) => {
+                format!("{variable} holds the path of a kubeconfig: not its text, and no other secret")
+            }
+            None => "`kubectl config get-contexts` lists the contexts of a kubeconfig".to_owned(),
+        };
+    }
     let why = match error {
-        ReadError::Untrusted(error) => return untrusted(error, variable),
+        ReadError::Untrusted(error) => return untrusted(error, named),
         ReadError::Foreign(error) => {
             return UserError::new(ErrorKind::Config, error.to_string()).hint(error.remedy());
         }
-        ReadError::NoContext(error) => {
-            return UserError::new(ErrorKind::Config, format!("{place} cannot be used: {error}")).hint(
-                "name a context of the kubeconfig: `clusters.NAME.context` in konverge.yaml, or `--context` beside `--kubeconfig`",
-            );
+        ReadError::NoContext(why) => {
+            hint = "name a context of the kubeconfig: `clusters.NAME.context` in konverge.yaml, or `--context` beside `--kubeconfig`".to_owned();
+            why
         }
         ReadError::Kubeconfig(error) => unusable(&error),
     };
@@ -321,65 +337,39 @@ fn refused(error: ReadError, place: &str, variable: Option<&str>, hint: &str) ->
 }
 
 async fn config(access: &ClusterAccess, options: &Options) -> Result<LoadedConfig, UserError> {
-    let name = &access.name;
-    let checkout = &options.checkout;
+    let (name, checkout) = (&access.name, &options.checkout);
     let login = LoginOptions {
         environment: &options.environment,
         identity: options.identity.as_deref(),
     };
-    match &access.credentials {
-        ClusterCredentials::InCluster => kube::Config::incluster()
-            .map(|config| LoadedConfig {
+    let (trusted, context) = match &access.credentials {
+        ClusterCredentials::InCluster => {
+            let config = kube::Config::incluster().map_err(|error| {
+                let what = format!(
+                    "cluster `{name}` is `in_cluster`, but this is not a pod with a service account: {}",
+                    chain(&error)
+                );
+                UserError::new(ErrorKind::Config, what)
+                    .hint("outside the cluster, give it a kubeconfig: set `kubeconfig_env` under `clusters`")
+            })?;
+            return Ok(LoadedConfig {
                 config,
                 login: None,
                 by_plugin: false,
-            })
-            .map_err(|error| {
-                UserError::new(
-                    ErrorKind::Config,
-                    format!(
-                        "cluster `{name}` is `in_cluster`, but this is not a pod with a service account: {}",
-                        chain(&error)
-                    ),
-                )
-                .hint("outside the cluster, give it a kubeconfig: set `kubeconfig_env` under `clusters`")
-            }),
+            });
+        }
         ClusterCredentials::Text { text, context } => {
-            let config = match kubeconfig::parse(&text.0, context.as_deref(), checkout, login) {
-                Ok(trusted) => load(trusted, context.as_ref()).await,
-                Err(error) => Err(error),
-            };
-            config.map_err(|error| {
-                let place = "the kubeconfig in KONVERGE_KUBECONFIG";
-                let hint = "the input `kubeconfig` holds the text of a kubeconfig, not its path";
-                refused(error, place, None, hint).context(format!("cluster `{name}`"))
-            })
+            let trusted = kubeconfig::parse(&text.0, context.as_deref(), checkout, login);
+            (trusted, context)
         }
-        ClusterCredentials::Kubeconfig {
-            path,
-            context,
-            variable,
-        } => {
-            let config = match kubeconfig::read(path.as_deref(), context.as_deref(), checkout, login) {
-                Ok(trusted) => load(trusted, context.as_ref()).await,
-                Err(error) => Err(error),
-            };
-            config.map_err(|error| {
-                // A path from a variable is not shown, because the user may have named a variable with a
-                // secret.
-                let place = match (variable, path) {
-                    (Some(variable), _) => format!("the file that the variable {variable} names"),
-                    (None, Some(path)) => format!("`{}`", path.display()),
-                    (None, None) => kubeconfig::default_place(),
-                };
-                let hint = match variable {
-                    Some(variable) => format!(
-                        "{variable} holds the path of a kubeconfig: not its text, and no other secret"
-                    ),
-                    None => "`kubectl config get-contexts` lists the contexts of a kubeconfig".to_owned(),
-                };
-                refused(error, &place, variable.as_deref(), &hint).context(format!("cluster `{name}`"))
-            })
+        ClusterCredentials::Kubeconfig { path, context, .. } => {
+            let trusted = kubeconfig::read(path.as_deref(), context.as_deref(), checkout, login);
+            (trusted, context)
         }
-    }
+    };
+    let loaded = match trusted {
+        Ok(trusted) => load(trusted, context.clone()).await,
+        Err(error) => Err(error),
+    };
+    loaded.map_err(|error| refused(error, &access.credentials).context(format!("cluster `{name}`")))
 }

@@ -7,6 +7,7 @@ use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use super::{
+    super::object::object_ref::ObjectRef,
     client::{Api, ApiRequest, escape},
     error::ApiError,
 };
@@ -50,6 +51,11 @@ impl ResourceType {
         format!("{root}/{}{namespace}/{}", self.api_version(), self.plural)
     }
 
+    /// Returns the path of the object with this name.
+    pub(crate) fn path(&self, name: &ObjectRef) -> String {
+        self.object(name.namespace(), &name.name)
+    }
+
     /// Returns the path of one object.
     pub(crate) fn object(&self, namespace: Option<&str>, name: &str) -> String {
         format!("{}/{}", self.collection(namespace), escape(name))
@@ -88,26 +94,26 @@ impl Discovery {
                 "the server has no aggregated discovery (Kubernetes 1.27 or newer is needed)".into(),
             ));
         }
-        for group in items(list, "items") {
+        for group in items(&list["items"]) {
             let name = text(&group["metadata"], "name");
             // The server lists versions in its order of preference, so the first one with a kind is
             // preferred.
-            for version in items(group, "versions") {
+            for version in items(&group["versions"]) {
                 if version["freshness"] == "Stale" {
                     let version = format!("{name}/{}", text(version, "version"));
                     self.silent.insert(name.to_owned(), version);
                 }
-                for resource in items(version, "resources") {
+                for resource in items(&version["resources"]) {
                     let found = ResourceType {
                         group: name.to_owned(),
                         version: text(version, "version").to_owned(),
                         kind: text(&resource["responseKind"], "kind").to_owned(),
                         plural: text(resource, "resource").to_owned(),
                         namespaced: text(resource, "scope") == "Namespaced",
-                        reports_status: items(resource, "subresources")
+                        reports_status: items(&resource["subresources"])
                             .any(|subresource| text(subresource, "subresource") == "status"),
                     };
-                    let readable = items(resource, "verbs").any(|verb| verb == "get");
+                    let readable = items(&resource["verbs"]).any(|verb| verb == "get");
                     if readable && !found.kind.is_empty() {
                         self.add(found);
                     }
@@ -152,8 +158,9 @@ impl Discovery {
     }
 }
 
-fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    value.get(key).and_then(Value::as_array).into_iter().flatten()
+/// Returns the items of a list; none for another type.
+pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

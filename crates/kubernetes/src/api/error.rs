@@ -62,13 +62,7 @@ impl ApiStatus {
     /// Parses the body of an unsuccessful response.
     pub(crate) fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
-        let text = |value: &Value, key: &str| {
-            value
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
         let details = &value["details"];
         let causes = details["causes"].as_array().into_iter().flatten();
         let mut message = text(&value, "message");
@@ -109,13 +103,9 @@ impl ApiError {
 
     /// Returns the fields that other managers own, if the error is a conflict.
     pub(crate) fn conflicts(&self) -> Vec<&StatusCause> {
-        let causes = self
-            .status()
-            .filter(|s| s.code == 409)
-            .map(|s| s.causes.as_slice())
-            .unwrap_or_default();
+        let conflict = self.status().filter(|status| status.code == 409);
+        let causes = conflict.into_iter().flat_map(|status| &status.causes);
         causes
-            .iter()
             .filter(|cause| cause.reason == "FieldManagerConflict")
             .collect()
     }

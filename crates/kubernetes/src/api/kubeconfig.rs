@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, Kubeconfig, KubeconfigError, NamedContext};
 
 use super::cluster_login::{ClusterLogin, ForeignIdentity};
 use konverge_base::{
@@ -47,35 +47,25 @@ pub(crate) enum ReadError {
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
     /// The kubeconfig does not have the context.
-    #[error(transparent)]
-    NoContext(#[from] MissingContext),
-}
-
-/// A context that a kubeconfig does not have.
-#[derive(Debug, thiserror::Error)]
-#[error("{}; {}", missing(.wanted.as_deref()), listed(.known))]
-pub(crate) struct MissingContext {
-    /// The context; `None` if the current context was wanted but none is set.
-    wanted: Option<String>,
-    known: Vec<String>,
-}
-
-fn missing(wanted: Option<&str>) -> String {
-    match wanted {
-        Some(name) => format!("it has no context `{}`", name.escape_debug()),
-        None => "it has no current context".to_owned(),
-    }
+    #[error("{0}")]
+    NoContext(String),
 }
 
 /// Maximum number of contexts that an error lists.
 const LISTED: usize = 10;
 
-fn listed(known: &[String]) -> String {
-    if known.is_empty() {
-        return "it has no contexts".to_owned();
-    }
-    let names = known.iter().map(|name| format!("`{}`", name.escape_debug()));
-    format!("it has {}", first_few(names, LISTED))
+/// Describes that a kubeconfig does not have the wanted context; `None` if the current context was wanted but none is
+/// set.
+fn missing(wanted: Option<&str>, known: &[NamedContext]) -> String {
+    let quoted = |name: &str| format!("`{}`", name.escape_debug());
+    let wanted = wanted.map_or("current context".to_owned(), |name| {
+        format!("context {}", quoted(name))
+    });
+    let listed = match first_few(known.iter().map(|named| quoted(&named.name)), LISTED) {
+        none if none.is_empty() => "no contexts".to_owned(),
+        some => some,
+    };
+    format!("it has no {wanted}; it has {listed}")
 }
 
 /// Reads a kubeconfig. Without a path, reads the files of `$KUBECONFIG`, or else `~/.kube/config`.
@@ -125,20 +115,8 @@ fn check(
         .contexts
         .iter()
         .find(|named| Some(named.name.as_str()) == wanted);
-    if context.is_none() {
-        let missing = MissingContext {
-            wanted: wanted.map(str::to_owned),
-            known: all.contexts.iter().map(|named| named.name.clone()).collect(),
-        };
-        return Err(missing.into());
-    }
-    let Some(context) = context.and_then(|named| named.context.clone()) else {
-        return Ok(TrustedKubeconfig {
-            file: all,
-            login: None,
-            has_plugin: false,
-        });
-    };
+    let context = context.ok_or_else(|| ReadError::NoContext(missing(wanted, &all.contexts)))?;
+    let context = context.context.clone().unwrap_or_default();
     let clusters = all.clusters.iter().filter(|named| named.name == context.cluster);
     for cluster in clusters.filter_map(|named| named.cluster.as_ref()) {
         // A certificate authority in the checkout would let a branch pass off another server as this cluster.

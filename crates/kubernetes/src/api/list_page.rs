@@ -52,10 +52,12 @@ struct Names<'a> {
 pub(crate) fn split_page(text: &Bytes) -> Result<ListPage, ApiError> {
     let mut page = ListPage::default();
     let mut cursor = Cursor { text, at: 0 };
-    cursor.members(|cursor, key| {
-        match key {
+    cursor.between(b'{', b'}', |cursor| {
+        let key: Cow<'_, str> = cursor.value()?;
+        cursor.expect(b':')?;
+        match &*key {
             "metadata" => page.next = cursor.value::<ListHead>()?.next,
-            "items" if cursor.is_at(b'[') => cursor.items(|cursor| {
+            "items" if cursor.is_at(b'[') => cursor.between(b'[', b']', |cursor| {
                 let start = cursor.at;
                 let Head { metadata } = cursor.value()?;
                 page.items.push(ListItem {
@@ -79,23 +81,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Visits the members of the object at this position.
-    fn members(
-        &mut self,
-        mut member: impl FnMut(&mut Self, &str) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
-        self.between(b'{', b'}', |cursor| {
-            let key: Cow<'_, str> = cursor.value()?;
-            cursor.expect(b':')?;
-            member(cursor, &key)
-        })
-    }
-
-    /// Visits the items of the list at this position.
-    fn items(&mut self, item: impl FnMut(&mut Self) -> Result<(), ApiError>) -> Result<(), ApiError> {
-        self.between(b'[', b']', item)
-    }
-
+    /// Visits the parts of the object or list at this position, which commas separate.
     fn between(
         &mut self,
         open: u8,

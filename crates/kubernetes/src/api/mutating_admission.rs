@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{
     admission_parameters::{self, ParameterVersions},
-    client::{Api, ApiRequest},
-    discovery::Discovery,
+    client::Api,
+    discovery::{Discovery, items},
     error::ApiError,
 };
 use konverge_base::model::Digest;
@@ -21,24 +21,6 @@ pub(crate) struct Admission {
     rules: Vec<Rule>,
     /// True if a part of the configuration may not be read: then an unknown webhook or policy may mutate any object.
     is_partial: bool,
-}
-
-/// The result of listing admission objects.
-enum Listing {
-    /// The cluster does not have the kind.
-    Unknown,
-    /// The permission to list the objects is missing.
-    Denied,
-    Items(Value),
-}
-
-impl Listing {
-    fn items(&self) -> Option<&Value> {
-        match self {
-            Self::Items(items) => Some(items),
-            Self::Unknown | Self::Denied => None,
-        }
-    }
 }
 
 /// A rule that selects the objects to mutate.
@@ -63,32 +45,35 @@ impl Admission {
     /// # Errors
     /// The server does not respond.
     pub(crate) async fn ask(api: &Api, discovery: &Discovery) -> Result<Self, ApiError> {
+        // Returns the list, and true if the permission to read it is missing.
         let ask = |kind: &'static str| async move {
             let Some(of) = discovery.any_version(GROUP_VERSION, kind) else {
-                return Ok(Listing::Unknown);
+                return Ok((None, false));
             };
-            match api.call(&ApiRequest::get(of.collection(None))).await {
-                Ok(answer) => Ok(Listing::Items(answer.value)),
-                Err(error) if error.is_code(403) => Ok(Listing::Denied),
-                Err(error) if error.is_code(404) => Ok(Listing::Unknown),
-                Err(error) => Err(error),
+            match api.find(of.collection(None)).await {
+                Err(error) if error.is_code(403) => Ok((None, true)),
+                found => found.map(|found| (found, false)),
             }
         };
-        let (webhooks, policies, bindings) = tokio::try_join!(
+        let ((webhooks, no_webhooks), (policies, no_policies), (bindings, no_bindings)) = tokio::try_join!(
             ask("MutatingWebhookConfiguration"),
             ask("MutatingAdmissionPolicy"),
             ask("MutatingAdmissionPolicyBinding"),
         )?;
-        let parameters = match (policies.items(), bindings.items()) {
+        let parameters = match (&policies, &bindings) {
             (Some(policies), Some(bindings)) => {
                 admission_parameters::read(api, discovery, policies, bindings).await?
             }
             _ => ParameterVersions::new(),
         };
-        let is_denied = |listing: &Listing| matches!(listing, Listing::Denied);
         Ok(Self {
-            is_partial: [&webhooks, &policies, &bindings].into_iter().any(is_denied),
-            ..Self::from_lists(webhooks.items(), policies.items(), bindings.items(), &parameters)
+            is_partial: no_webhooks || no_policies || no_bindings,
+            ..Self::from_lists(
+                webhooks.as_ref(),
+                policies.as_ref(),
+                bindings.as_ref(),
+                &parameters,
+            )
         })
     }
 
@@ -98,31 +83,21 @@ impl Admission {
         bindings: Option<&Value>,
         parameters: &ParameterVersions,
     ) -> Self {
-        let (webhook_rules, selecting): (Option<Vec<_>>, Vec<_>) = match webhooks {
-            Some(webhooks) => {
-                let (rules, selecting) = webhook_rules(webhooks).into_iter().unzip();
-                (Some(rules), selecting)
-            }
-            None => (None, Vec::new()),
-        };
+        let webhooks = webhooks.map(webhook_rules);
+        let selecting: Option<Vec<_>> = webhooks
+            .as_ref()
+            .map(|rules| rules.iter().map(|rule| &rule.matches).collect());
         let policies = policies.map(|policies| policy_rules(policies, bindings, parameters));
         // Without policies the digest stays as it was before policies were supported, so that older proofs
         // remain valid.
         let digest = match &policies {
             Some(policies) if !policies.is_empty() => {
                 let policies: Vec<_> = policies.iter().map(|(_, all)| all).collect();
-                Digest::of_json(&json!([webhook_rules, policies]))
+                Digest::of_json(&json!([selecting, policies]))
             }
-            _ => Digest::of_json(&json!(webhook_rules)),
+            _ => Digest::of_json(&json!(selecting)),
         };
-        let webhook_rules = webhook_rules.into_iter().flatten();
-        let by_webhook = webhook_rules.zip(selecting).map(|(matches, selects)| Rule {
-            matches,
-            by_unseen: selects.mentions(&["authorizer"]),
-            parameters: Value::Null,
-            by_namespace: selects.by_namespace,
-            by_labels: selects.by_labels,
-        });
+        let by_webhook = webhooks.into_iter().flatten();
         let by_policy = policies.into_iter().flatten().flat_map(|(rules, _)| rules);
         Self {
             digest,
@@ -131,7 +106,7 @@ impl Admission {
         }
     }
 
-    /// Returns true if objects of this kind may be mutated.
+    /// Returns true if objects of this kind may be mutated. Returns false if the configuration could not be read.
     pub(crate) fn may_mutate(&self, group: &str, plural: &str) -> bool {
         self.rules.iter().any(|rule| rule.fits(group, plural))
     }
@@ -168,42 +143,23 @@ impl Admission {
 }
 
 impl Rule {
-    fn fits(&self, group: &str, plural: &str) -> bool {
-        let names = |key: &str, value: &str| {
-            let list = self.matches.get(key).and_then(Value::as_array);
-            list.into_iter()
-                .flatten()
-                .any(|v| v == "*" || v == value || v == "*/*")
-        };
-        names("apiGroups", group) && names("resources", plural)
-    }
-}
-
-/// Selectors and conditions by which a webhook or a policy chooses objects.
-struct Selects {
-    by_namespace: bool,
-    by_labels: bool,
-    /// The conditions and expressions of the webhook or policy.
-    expressions: String,
-}
-
-impl Selects {
     /// Reads the facts from the selectors and expressions of a webhook or policy.
-    fn from_selectors(selectors: &[&Value], expressions: &Value) -> Self {
+    fn new(matches: Value, selectors: &[&Value], expressions: &Value) -> Self {
         let selects = |key: &str| selectors.iter().any(|from| is_selecting(&from[key]));
-        let mut selects = Self {
-            by_namespace: selects("namespaceSelector"),
+        let expressions = expressions.to_string();
+        Self {
+            matches,
+            by_unseen: expressions.contains("authorizer"),
+            parameters: Value::Null,
+            by_namespace: selects("namespaceSelector") || expressions.contains("namespaceObject"),
             by_labels: selects("objectSelector"),
-            expressions: expressions.to_string(),
-        };
-        selects.by_namespace |= selects.mentions(&["namespaceObject"]);
-        selects
+        }
     }
 
-    fn mentions(&self, variables: &[&str]) -> bool {
-        variables
-            .iter()
-            .any(|variable| self.expressions.contains(variable))
+    fn fits(&self, group: &str, plural: &str) -> bool {
+        let names =
+            |key: &str, value: &str| items(&self.matches[key]).any(|v| v == "*" || v == value || v == "*/*");
+        names("apiGroups", group) && names("resources", plural)
     }
 }
 
@@ -217,14 +173,14 @@ fn is_selecting(selector: &Value) -> bool {
 }
 
 /// Returns the rules of all webhooks, without fields that change by themselves (certificates, versions).
-fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
+fn webhook_rules(list: &Value) -> Vec<Rule> {
     let mut rules = Vec::new();
     for configuration in items(&list["items"]) {
         for webhook in items(&configuration["webhooks"]) {
             let client = &webhook["clientConfig"];
             for rule in items(&webhook["rules"]) {
-                let mut rule = rule.clone();
-                if let Some(map) = rule.as_object_mut() {
+                let mut matches = rule.clone();
+                if let Some(map) = matches.as_object_mut() {
                     map.insert(
                         "of".to_owned(),
                         json!([
@@ -238,10 +194,7 @@ fn webhook_rules(list: &Value) -> Vec<(Value, Selects)> {
                         ]),
                     );
                 }
-                rules.push((
-                    rule,
-                    Selects::from_selectors(&[webhook], &webhook["matchConditions"]),
-                ));
+                rules.push(Rule::new(matches, &[webhook], &webhook["matchConditions"]));
             }
         }
     }
@@ -265,25 +218,20 @@ fn policy_rules(
             .collect();
         let mut selectors = vec![&spec["matchConstraints"]];
         selectors.extend(bound.iter().map(|binding| &binding["matchResources"]));
-        let selects = Selects::from_selectors(&selectors, spec);
         // An unreadable binding may select any object.
         let unread = bindings.is_none();
         let versions = name.as_str().and_then(|name| parameters.get(name));
-        let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| Rule {
-            matches: rule.clone(),
-            by_unseen: (!spec["paramKind"].is_null() && versions.is_none())
-                || selects.mentions(&["authorizer"]),
-            parameters: versions.cloned().unwrap_or_default(),
-            by_namespace: selects.by_namespace || unread,
-            by_labels: selects.by_labels || unread,
+        let rules = items(&spec["matchConstraints"]["resourceRules"]).map(|rule| {
+            let mut rule = Rule::new(rule.clone(), &selectors, spec);
+            rule.by_unseen |= !spec["paramKind"].is_null() && versions.is_none();
+            rule.parameters = versions.cloned().unwrap_or_default();
+            rule.by_namespace |= unread;
+            rule.by_labels |= unread;
+            rule
         });
         (bindings.is_none() || !bound.is_empty()).then(|| (rules.collect(), json!([name, spec, bound])))
     });
     policies.collect()
-}
-
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

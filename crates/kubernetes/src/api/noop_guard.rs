@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::json_ref::JsonRef;
 use konverge_base::model::Digest;
 
-/// The guard for objects of one type in one namespace.
-#[derive(Debug, Clone)]
+/// The guard for objects of one type in one namespace. With the default, of unknown influences, nothing can be proven.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Guard {
     parts: String,
     /// True if admission also selects by the object's own labels.
@@ -24,14 +24,6 @@ impl Guard {
         Self {
             parts: short(parts),
             by_labels,
-        }
-    }
-
-    /// Returns the guard for unknown influences, with which nothing can be proven.
-    pub(crate) fn void() -> Self {
-        Self {
-            parts: String::new(),
-            by_labels: false,
         }
     }
 
@@ -92,6 +84,6 @@ mod tests {
             let node: JsonRef<'_> = serde_json::from_str(&text).unwrap();
             assert_eq!(selecting.for_object(object), selecting.of_node(&node));
         }
-        assert!(Guard::void().is_void() && !plain.is_void());
+        assert!(Guard::default().is_void() && !plain.is_void());
     }
 }

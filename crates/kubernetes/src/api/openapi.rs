@@ -39,21 +39,13 @@ failure
         };
         let index = read("/openapi/v3".to_owned()).await?;
         let mut documents = Vec::new();
-        for (group, entry) in index
-            .get("paths")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
+        for (group, entry) in index["paths"].as_object().into_iter().flatten() {
             // Only `api/v1` and `apis/GROUP/VERSION` contain kinds.
             let parts: Vec<&str> = group.split('/').collect();
             if !matches!(parts.as_slice(), ["api", _] | ["apis", _, _]) {
                 continue;
             }
-            let path = entry
-                .get("serverRelativeURL")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
+            let path = entry["serverRelativeURL"].as_str().unwrap_or_default();
             if !path.starts_with("/openapi/v3/") {
                 let what = "the index of OpenAPI documents names a path of another kind";
                 return Err(UserError::new(ErrorKind::Kubernetes, what)

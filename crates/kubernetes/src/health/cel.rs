@@ -36,9 +36,7 @@ const MOST_LOOPS: u32 = 2;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct File {
-    #[serde(default)]
     in_progress: Option<String>,
-    #[serde(default)]
     failed: Option<String>,
     current: String,
 }

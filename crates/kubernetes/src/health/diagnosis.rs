@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     Related,
     object_view::ObjectView,
-    pods::{self, Ended, PodProblem},
+    pods::{self, ContainerState, PodProblem},
     verdict::{HealthVerdict, WaitPolicy},
 };
 
@@ -72,7 +72,7 @@ pub(super) fn ends(job: &ObjectView, related: &Related) -> Option<String> {
 }
 
 /// Returns the failed pods, the newest first.
-fn failed_pods<'a>(pods: &[ObjectView<'a>]) -> Vec<(ObjectView<'a>, Ended)> {
+fn failed_pods<'a>(pods: &[ObjectView<'a>]) -> Vec<(ObjectView<'a>, ContainerState)> {
     let end = |pod: &ObjectView<'a>| Some((*pod, pods::bad_end(pod)?));
     let mut ended: Vec<_> = pods.iter().filter_map(end).collect();
     ended.sort_by_key(|(pod, _)| std::cmp::Reverse(pod.time("/metadata/creationTimestamp")));

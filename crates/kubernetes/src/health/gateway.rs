@@ -64,13 +64,9 @@ fn name_of(view: &ObjectView, parent: &ObjectView) -> String {
         "" => parent.text(&format!("/ancestorRef/{key}")),
         text => text,
     };
-    let or = |text: &str, default: &str| {
-        if text.is_empty() {
-            default.to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
+    fn or<'a>(text: &'a str, default: &'a str) -> &'a str {
+        if text.is_empty() { default } else { text }
+    }
     let kind = or(reference("kind"), "Gateway");
     let namespace = or(reference("namespace"), view.text("/metadata/namespace"));
     let listener = match reference("sectionName") {

@@ -151,10 +151,7 @@ fn unfold(
             fields.insert(field.to_owned(), inherited.into());
         }
     }
-    let (api_version, kind) = (
-        ObjectView(&value).text("/apiVersion").to_owned(),
-        ObjectView(&value).text("/kind").to_owned(),
-    );
+    let [api_version, kind] = ["/apiVersion", "/kind"].map(|key| ObjectView(&value).text(key).to_owned());
     if api_version.is_empty() || kind.is_empty() {
         let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
         return Err(format!("a Kubernetes object needs `{missing}`"));
@@ -178,13 +175,8 @@ fn id(view: &ObjectView) -> String {
         "" => view.text("/metadata/generateName"),
         name => name,
     };
-    let parts = [view.text("/apiVersion"), view.text("/kind")];
-    parts
-        .into_iter()
-        .chain(namespace)
-        .chain([name])
-        .collect::<Vec<_>>()
-        .join(":")
+    let parts = [view.text("/apiVersion"), view.text("/kind")].into_iter();
+    parts.chain(namespace).chain([name]).collect::<Vec<_>>().join(":")
 }
 
 #[cfg(test)]

@@ -82,8 +82,7 @@ fn waiting_for(pod: &ObjectView) -> String {
 
 /// Describes the end of a failed pod.
 fn end_of(pod: &ObjectView) -> String {
-    let status = ObjectView(pod.0);
-    let message = status.text("/status/message");
+    let message = pod.text("/status/message");
     if !message.is_empty() {
         return message.to_owned();
     }
@@ -144,12 +143,8 @@ pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodPr
         let heals = !is_lasting(reason, waiting.text("/message"));
         let crashes = reason == "CrashLoopBackOff";
         let mut words = format!("container {}: {reason}", container.text("/name"));
-        let detail = if crashes {
-            termination(&container, "/lastState/terminated")
-                .unwrap_or_else(|| waiting.text("/message").to_owned())
-        } else {
-            waiting.text("/message").to_owned()
-        };
+        let end = termination(&container, "/lastState/terminated").filter(|_| crashes);
+        let detail = end.unwrap_or_else(|| waiting.text("/message").to_owned());
         if !detail.is_empty() {
             words.push_str(&format!(": {detail}"));
         }
@@ -169,26 +164,27 @@ pub(super) fn start_problem(pod: &ObjectView, related: &Related) -> Option<PodPr
     }
 }
 
-/// A running container that is not ready, described with its probe.
-pub(super) struct Unready {
+/// The state of a container.
+pub(super) struct ContainerState {
+    /// The name of the container; empty if the pod failed as a whole.
     pub container: String,
     /// The text for people, without the pod's name.
     pub words: String,
 }
 
-/// Returns the first running container that is not ready. `None` for pods that are being deleted.
-pub(super) fn unready_container(pod: &ObjectView) -> Option<Unready> {
+/// Returns the first running container that is not ready, described with its probe. `None` for pods that are being
+/// deleted.
+pub(super) fn unready_container(pod: &ObjectView) -> Option<ContainerState> {
     if pod.at("/metadata/deletionTimestamp").is_some() || pod.text("/status/phase") != "Running" {
         return None;
     }
     let status =
         containers(pod).find(|status| status.at("/state/running").is_some() && !status.flag("/ready"))?;
     let name = status.text("/name");
-    let specs = pod
+    let mut specs = pod
         .list("/spec/initContainers")
         .chain(pod.list("/spec/containers"));
-    let spec = specs.into_iter().find(|spec| spec.text("/name") == name);
-    let probe = spec.and_then(|spec| {
+    let probe = specs.find(|spec| spec.text("/name") == name).and_then(|spec| {
         let starting = !status.flag("/started") && spec.at("/startupProbe").is_some();
         let kind = if starting { "startup" } else { "readiness" };
         let probe = ObjectView(spec.at(&format!("/{kind}Probe"))?);
@@ -198,7 +194,7 @@ pub(super) fn unready_container(pod: &ObjectView) -> Option<Unready> {
         ))
     });
     let reason = probe.unwrap_or_else(|| "it is not ready".to_owned());
-    Some(Unready {
+    Some(ContainerState {
         container: name.to_owned(),
         words: format!("container {name}: {reason}"),
     })
@@ -229,26 +225,18 @@ fn probe_words(probe: &ObjectView) -> String {
     format!("exec {command}")
 }
 
-/// A failed container, in a failed pod or in a pod of a Job.
-pub(super) struct Ended {
-    /// The name of the container; empty if the pod failed as a whole.
-    pub container: String,
-    /// The text for people, without the pod's name.
-    pub words: String,
-}
-
 /// Returns the failure of a pod, or the last failure of one of its containers.
-pub(super) fn bad_end(pod: &ObjectView) -> Option<Ended> {
+pub(super) fn bad_end(pod: &ObjectView) -> Option<ContainerState> {
     let of = |at: &'static str| {
         containers(pod).find_map(move |container| {
             let words = termination(&container, at)?;
             let container = container.text("/name").to_owned();
-            Some(Ended { container, words })
+            Some(ContainerState { container, words })
         })
     };
     let ended = of("/state/terminated").or_else(|| of("/lastState/terminated"));
     ended.or_else(|| {
-        (pod.text("/status/phase") == "Failed").then(|| Ended {
+        (pod.text("/status/phase") == "Failed").then(|| ContainerState {
             container: String::new(),
             words: reasoned_end_of(pod),
         })

@@ -35,12 +35,7 @@ impl Related {
     /// Adds pods from an earlier reading: a failing Job deletes its running pods, and with them the cause of
     /// its failure.
     pub fn remember(&mut self, earlier: &Self) {
-        let key = |pod: &Value| {
-            (
-                pod["metadata"]["namespace"].clone(),
-                pod["metadata"]["name"].clone(),
-            )
-        };
+        let key = |pod: &Value| ["namespace", "name"].map(|key| pod["metadata"][key].clone());
         let mut gone = earlier.pods.clone();
         gone.retain(|pod| self.pods.iter().all(|now| key(now) != key(pod)));
         self.pods.extend(gone);

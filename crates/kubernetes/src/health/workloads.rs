@@ -153,13 +153,9 @@ pub(super) fn replica_set(view: &ObjectView, related: &Related) -> HealthVerdict
         return verdict;
     }
     let wanted = view.number("/spec/replicas").unwrap_or(1);
-    let failure = view.condition("ReplicaFailure").filter(|c| c.is_true());
-    if let Some(failure) = failure {
-        return unfinished(
-            view,
-            related,
-            format!("replicas cannot be created: {}", failure.lowercase_words()),
-        );
+    if let Some(failure) = view.condition("ReplicaFailure").filter(|c| c.is_true()) {
+        let waiting = format!("replicas cannot be created: {}", failure.lowercase_words());
+        return unfinished(view, related, waiting);
     }
     let steps = [
         ("fullyLabeledReplicas", "labelled"),
@@ -174,11 +170,8 @@ pub(super) fn replica_set(view: &ObjectView, related: &Related) -> HealthVerdict
     }
     let replicas = view.count("/status/replicas");
     if replicas > wanted {
-        return unfinished(
-            view,
-            related,
-            format!("{} replicas are terminating", replicas - wanted),
-        );
+        let waiting = format!("{} replicas are terminating", replicas - wanted);
+        return unfinished(view, related, waiting);
     }
     HealthVerdict::ready(format!("{wanted} replicas"))
 }

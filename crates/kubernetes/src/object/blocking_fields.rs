@@ -89,16 +89,7 @@ pub(crate) fn suspects<'f>(
         let steps = steps(field);
         collect(live, desired, "", &steps, &root, &mut found);
         if let Some(Step::Name(name)) = steps.last() {
-            collect_named(
-                live,
-                desired,
-                name,
-                Place {
-                    list: "",
-                    path: &root,
-                },
-                &mut found,
-            );
+            collect_named(live, desired, name, "", &root, &mut found);
         }
     }
     found.retain(|path| !path.is_within("/metadata") && !path.is_within("/status"));
@@ -112,16 +103,7 @@ pub(crate) fn suspects<'f>(
 /// server accepts the Spec, the object would then have both items.
 pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &str) -> Vec<BlockingField> {
     let (mut found, root) = (Vec::new(), FieldPath::root());
-    collect_rekeyed(
-        prior,
-        desired,
-        live,
-        Place {
-            list: "",
-            path: &root,
-        },
-        &mut found,
-    );
+    collect_rekeyed([prior, desired, live], "", &root, &mut found);
     let fields = found.iter().map(|path| BlockingField {
         is_rekeyed: true,
         ..BlockingField::new(live, path, manager)
@@ -131,26 +113,19 @@ pub(crate) fn rekeyed(prior: &Value, desired: &Value, live: &Value, manager: &st
         .collect()
 }
 
-/// A value's field name and path.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    list: &'a str,
-    path: &'a FieldPath,
-}
-
-fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, found: &mut Vec<FieldPath>) {
-    match (prior, desired, live) {
-        (Value::Object(prior), Value::Object(desired), Value::Object(live)) => {
+/// Collects the paths of rekeyed items in the prior, the desired and the live value.
+fn collect_rekeyed(values: [&Value; 3], list: &str, path: &FieldPath, found: &mut Vec<FieldPath>) {
+    match values {
+        [Value::Object(prior), Value::Object(desired), Value::Object(live)] => {
             for (name, wanted) in desired {
                 if let (Some(prior), Some(live)) = (prior.get(name), live.get(name)) {
-                    let path = &at.path.join(name);
-                    collect_rekeyed(prior, wanted, live, Place { list: name, path }, found);
+                    collect_rekeyed([prior, wanted, live], name, &path.join(name), found);
                 }
             }
         }
-        (Value::Array(prior), Value::Array(desired), Value::Array(live)) => {
-            let keys = diff::list_keys(at.list, live, desired);
-            let Some(keys) = keys.filter(|_| diff::is_merged_list(at.list)) else {
+        [Value::Array(prior), Value::Array(desired), Value::Array(live)] => {
+            let keys = diff::list_keys(list, live, desired);
+            let Some(keys) = keys.filter(|_| diff::is_merged_list(list)) else {
                 return;
             };
             let find = |items: &'_ [Value], item: &Value| {
@@ -161,26 +136,18 @@ fn collect_rekeyed(prior: &Value, desired: &Value, live: &Value, at: Place<'_>, 
             for wanted in desired {
                 match (find(prior, wanted), find(live, wanted)) {
                     (Some(before), Some(now)) => {
-                        let path = &at.path.join(&label(wanted, &keys));
-                        collect_rekeyed(
-                            &prior[before],
-                            wanted,
-                            &live[now],
-                            Place { list: "", path },
-                            found,
-                        );
+                        let path = &path.join(&label(wanted, &keys));
+                        collect_rekeyed([&prior[before], wanted, &live[now]], "", path, found);
                     }
                     (Some(_), None) => gone.push(wanted),
                     (None, _) => {}
                 }
             }
-            for item in live
-                .iter()
-                .filter(|item| find(desired, item).is_none() && find(prior, item).is_none())
-            {
+            let is_new = |item: &&Value| find(desired, item).is_none() && find(prior, item).is_none();
+            for item in live.iter().filter(is_new) {
                 if let Some(place) = gone.iter().position(|wanted| holds_besides(item, wanted, &keys)) {
                     gone.remove(place);
-                    found.push(at.path.join(&label(item, &keys)));
+                    found.push(path.join(&label(item, &keys)));
                 }
             }
         }
@@ -203,11 +170,8 @@ fn holds(found: &Value, wanted: &Value) -> bool {
             .iter()
             .all(|(name, wanted)| found.get(name).is_some_and(|found| holds(found, wanted))),
         (Value::Array(found), Value::Array(wanted)) => {
-            found.len() == wanted.len()
-                && found
-                    .iter()
-                    .zip(wanted)
-                    .all(|(found, wanted)| holds(found, wanted))
+            let mut pairs = found.iter().zip(wanted);
+            found.len() == wanted.len() && pairs.all(|(found, wanted)| holds(found, wanted))
         }
         _ => diff::same(found, wanted),
     }
@@ -260,30 +224,35 @@ fn collect(
 
 /// Adds fields with this name, and siblings of desired fields with this name, anywhere in the object: the
 /// server names some fields by their position in its own types.
-fn collect_named(live: &Value, desired: &Value, name: &str, at: Place<'_>, found: &mut BTreeSet<FieldPath>) {
+fn collect_named(
+    live: &Value,
+    desired: &Value,
+    name: &str,
+    list: &str,
+    path: &FieldPath,
+    found: &mut BTreeSet<FieldPath>,
+) {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => {
             match (live.contains_key(name), desired.contains_key(name)) {
-                (true, false) => drop(found.insert(at.path.join(name))),
-                (false, true) => beside(live, desired, at.path, found),
+                (true, false) => drop(found.insert(path.join(name))),
+                (false, true) => beside(live, desired, path, found),
                 _ => {}
             }
             for (key, wanted) in desired {
                 if let Some(below) = live.get(key) {
-                    let path = &at.path.join(key);
-                    collect_named(below, wanted, name, Place { list: key, path }, found);
+                    collect_named(below, wanted, name, key, &path.join(key), found);
                 }
             }
         }
         (Value::Array(live), Value::Array(desired)) => {
-            let Some(keys) = diff::list_keys(at.list, live, desired) else {
+            let Some(keys) = diff::list_keys(list, live, desired) else {
                 return;
             };
             for item in live {
                 let item_label = label(item, &keys);
                 if let Some(wanted) = desired.iter().find(|wanted| label(wanted, &keys) == item_label) {
-                    let path = &at.path.join(&item_label);
-                    collect_named(item, wanted, name, Place { list: "", path }, found);
+                    collect_named(item, wanted, name, "", &path.join(&item_label), found);
                 }
             }
         }

@@ -3,15 +3,18 @@
 
 use serde_json::Value;
 
+use super::super::api::discovery::items;
 use super::object_record::{HookRun, ObjectRecord};
 use konverge_base::model::{GroupKind, state::Recorded};
 
 /// Returns true if an object is a Job that has completed.
 pub(crate) fn has_completed(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    let mut complete = conditions.filter(|condition| condition["type"] == "Complete");
-    GroupKind::from_object(object) == GroupKind::JOB
-        && complete.any(|condition| condition["status"] == "True")
+    GroupKind::from_object(object) == GroupKind::JOB && has_condition(object, "Complete")
+}
+
+fn has_condition(object: &Value, kind: &str) -> bool {
+    let mut conditions = items(&object["status"]["conditions"]);
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
 /// Records that the object is a completed Job.
@@ -23,9 +26,7 @@ pub(crate) fn note(recorded: &mut Recorded, object: &Value) {
 
 /// Returns true if the Job has failed for good.
 pub(crate) fn has_failed(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    let mut failed = conditions.filter(|condition| condition["type"] == "Failed");
-    failed.any(|condition| condition["status"] == "True")
+    has_condition(object, "Failed")
 }
 
 /// Returns true if the record is of a Job that may be missing: it completed and has a time to live, or is a

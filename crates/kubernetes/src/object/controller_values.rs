@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{managed_fields, managed_fields::FieldsEntry};
+use super::{super::api::discovery::items, managed_fields, managed_fields::FieldsEntry};
 use konverge_base::model::{FieldPath, GroupKind, field_path::label};
 
 /// A value that is left to a controller.
@@ -102,11 +102,7 @@ fn fillable(object: &Map<String, Value>) -> Vec<FieldPath> {
             vec![bundle("/spec/conversion/webhook/clientConfig")]
         }
         GroupKind::VALIDATING_WEBHOOK_CONFIGURATION | GroupKind::MUTATING_WEBHOOK_CONFIGURATION => {
-            let webhooks = object
-                .get("webhooks")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten();
+            let webhooks = object.get("webhooks").into_iter().flat_map(items);
             let item = |webhook: &Value| FieldPath::new("/webhooks").join(&label(webhook, &["name"]));
             webhooks
                 .map(|webhook| item(webhook).join("clientConfig").join("caBundle"))

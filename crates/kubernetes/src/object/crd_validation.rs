@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value};
 
+use super::object_ref::metadata;
 use konverge_base::model::{ClusterName, FieldPath, GroupKind, diff, masked_value};
 
 /// A CustomResourceDefinition in the plan.
@@ -41,10 +42,7 @@ impl Definition {
 
     /// Returns the name of the CustomResourceDefinition.
     pub(crate) fn name(&self) -> &str {
-        let metadata = self.body.get("metadata");
-        metadata
-            .and_then(|metadata| metadata["name"].as_str())
-            .unwrap_or_default()
+        metadata(&self.body, "name")
     }
 
     /// Returns true if the CustomResourceDefinition defines a kind.
@@ -65,9 +63,8 @@ impl Definition {
     }
 
     fn schema(&self, api_version: &str) -> Option<&Value> {
-        let version = self
-            .served()
-            .find(|version| version["name"] == name_of(api_version))?;
+        let mut served = self.served();
+        let version = served.find(|version| version["name"] == name_of(api_version))?;
         version["schema"].get("openAPIV3Schema")
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::managed_fields;
+use super::{super::api::discovery::items, managed_fields};
 use konverge_base::model::{
     FieldPath,
     field_path::is_item,
@@ -74,11 +74,7 @@ fn owns(fields: &serde_json::Map<String, Value>, object: &Value, path: &FieldPat
             value = value.and_then(|v| v.get(&component));
             continue;
         }
-        let items = value
-            .and_then(Value::as_array)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let item = items.iter().find(|item| is_item(item, &component));
+        let item = value.and_then(|list| items(list).find(|item| is_item(item, &component)));
         match item.and_then(|item| Some((item, managed_fields::Items::from_fields(at).fields_of(item)?))) {
             Some((item, below)) => {
                 at = below;

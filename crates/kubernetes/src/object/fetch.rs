@@ -124,18 +124,10 @@ async fn get_each(
 ) -> Result<Vec<(usize, RawObject)>, UserError> {
     let gets = wanted.into_iter().map(|((namespace, name), place)| async move {
         let namespace = (!namespace.is_empty()).then_some(namespace);
-        match cluster
-            .api
-            .fetch(&ApiRequest::get(of.object(namespace, name)))
-            .await
-        {
-            Ok(text) => Ok(Some((
-                place,
-                RawObject {
-                    text,
-                    of: Arc::clone(of),
-                },
-            ))),
+        let request = ApiRequest::get(of.object(namespace, name));
+        let of = Arc::clone(of);
+        match cluster.api.fetch(&request).await {
+            Ok(text) => Ok(Some((place, RawObject { text, of }))),
             Err(error) if error.is_code(404) => Ok(None),
             Err(error) => Err(cluster.failure(&error, &format!("reading {} `{name}`", of.kind))),
         }
@@ -150,15 +142,8 @@ pub(crate) async fn get(
     of: &ResourceType,
     name: &ObjectRef,
 ) -> Result<Option<Value>, UserError> {
-    match cluster
-        .api
-        .call(&ApiRequest::get(of.object(name.namespace(), &name.name)))
-        .await
-    {
-        Ok(answer) => Ok(Some(answer.value)),
-        Err(error) if error.is_code(404) => Ok(None),
-        Err(error) => Err(cluster.failure(&error, &format!("reading {} `{}`", of.kind, name.name))),
-    }
+    let found = cluster.api.find(of.object(name.namespace(), &name.name)).await;
+    found.map_err(|error| cluster.failure(&error, &format!("reading {} `{}`", of.kind, name.name)))
 }
 
 async fn list_each(

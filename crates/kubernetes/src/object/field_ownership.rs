@@ -73,11 +73,8 @@ impl Transfer {
             let named = outermost(paths(&shared, becomes));
             if !named.is_empty() {
                 transfer.claim = managed_fields::union(&transfer.claim, &shared);
-                transfer
-                    .from
-                    .entry(entry.manager.to_owned())
-                    .or_default()
-                    .extend(named);
+                let from = transfer.from.entry(entry.manager.to_owned());
+                from.or_default().extend(named);
             }
         }
         transfer
@@ -136,12 +133,8 @@ impl Transfer {
             ));
         }
         let shared: BTreeSet<_> = self.from.values().flatten().collect();
-        let alone: Vec<_> = self
-            .taken
-            .iter()
-            .filter(|path| !shared.contains(path))
-            .cloned()
-            .collect();
+        let alone = self.taken.iter().filter(|path| !shared.contains(path));
+        let alone: Vec<_> = alone.cloned().collect();
         if !alone.is_empty() {
             notes.push(format!(
                 "takes ownership of {}: same value, only the field manager changes",
@@ -173,10 +166,11 @@ fn applied<'o>(manager: &str, object: &'o Value) -> Option<FieldsEntry<'o>> {
 
 /// Returns another manager that applies a field.
 fn applier(manager: &str, object: &Value, path: &FieldPath) -> Option<String> {
-    let mut others = managed_fields::entries(object)
-        .filter(|entry| entry.operation == "Apply" && entry.manager != manager);
-    let found = others.find(|entry| managed_fields::fields_below(entry.fields, object, path).is_some());
-    found.map(|entry| entry.manager.to_owned())
+    let mut others = managed_fields::entries(object).filter(|entry| {
+        let is_other = entry.operation == "Apply" && entry.manager != manager;
+        is_other && managed_fields::fields_below(entry.fields, object, path).is_some()
+    });
+    others.next().map(|entry| entry.manager.to_owned())
 }
 
 /// Converts a field set of an object to paths of a plan.

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::FIELD_MANAGER;
+use super::super::{FIELD_MANAGER, api::discovery::items};
 use konverge_base::model::{FieldPath, diff, field_path::is_item};
 
 /// One entry of `metadata.managedFields`.
@@ -28,11 +28,7 @@ impl FieldsEntry<'_> {
 
 /// Returns all readable entries of an object.
 pub(crate) fn entries(object: &Value) -> impl Iterator<Item = FieldsEntry<'_>> {
-    let all = object
-        .get("metadata")
-        .and_then(|m| m.get("managedFields"))
-        .and_then(Value::as_array);
-    all.into_iter().flatten().filter_map(|entry| {
+    items(&object["metadata"]["managedFields"]).filter_map(|entry| {
         let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
         Some(FieldsEntry {
             manager: text("manager"),
@@ -136,9 +132,8 @@ fn set_of(object: &Value, list: &str, path: &FieldPath) -> Option<Map<String, Va
             let item = items.iter().find(|item| is_item(item, &component))?;
             let mut keys = diff::list_keys(list, items, items)?;
             keys.sort_unstable();
-            let named = keys
-                .iter()
-                .filter_map(|key| Some(((*key).to_owned(), item.get(*key)?.clone())));
+            let keys = keys.into_iter();
+            let named = keys.filter_map(|key| Some((key.to_owned(), item.get(key)?.clone())));
             let name = format!("k:{}", Value::Object(named.collect()));
             (name, item)
         }
@@ -203,9 +198,7 @@ impl ItemName {
             )),
         }
     }
-}
 
-impl ItemName {
     /// Returns true if the name is that of an item.
     pub(crate) fn is_of(&self, item: &Value) -> bool {
         match self {

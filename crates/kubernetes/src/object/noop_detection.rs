@@ -77,11 +77,7 @@ pub(crate) fn structural(desired: &Map<String, Value>, live: &JsonRef<'_>) -> bo
 
 /// Returns the fields of Konverge's own entry, if there is exactly one and it has that version.
 fn owned_members<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n Members<'a>> {
-    let entries = live.get("metadata")?.get("managedFields")?.as_list();
-    let mut mine = entries
-        .iter()
-        .filter_map(JsonRef::as_map)
-        .filter(|entry| entry.text("manager") == FIELD_MANAGER && entry.text("subresource").is_empty());
+    let mut mine = entries(live.get("metadata")).filter(|entry| entry.text("manager") == FIELD_MANAGER);
     let entry = mine.next()?;
     // With a second entry, an update or another version, this entry does not show which fields an apply owns
     // now.
@@ -91,19 +87,18 @@ fn owned_members<'n, 'a>(live: &'n Members<'a>, api_version: &str) -> Option<&'n
         .flatten()
 }
 
+/// Returns the entries of `managedFields` without a subresource.
+fn entries<'n, 'a>(metadata: Option<&'n JsonRef<'a>>) -> impl Iterator<Item = &'n Members<'a>> {
+    let all = metadata.and_then(|metadata| metadata.get("managedFields"));
+    let all = all.map(JsonRef::as_list).unwrap_or_default();
+    let maps = all.iter().filter_map(JsonRef::as_map);
+    maps.filter(|entry| entry.text("subresource").is_empty())
+}
+
 /// Returns true if a manager that updated the object owns one of Konverge's fields, which an apply would have
 /// to take over.
 pub(crate) fn is_shared(live: &JsonRef<'_>) -> bool {
-    let entries = live
-        .get("metadata")
-        .and_then(|metadata| metadata.get("managedFields"));
-    let entries = entries.map(JsonRef::as_list).unwrap_or_default();
-    let entries = || {
-        entries
-            .iter()
-            .filter_map(JsonRef::as_map)
-            .filter(|entry| entry.text("subresource").is_empty())
-    };
+    let entries = || entries(live.get("metadata"));
     let ours =
         entries().find(|entry| entry.text("manager") == FIELD_MANAGER && entry.text("operation") == "Apply");
     let Some(ours) = ours.and_then(|entry| entry.get("fieldsV1")?.as_map()) else {
@@ -111,10 +106,8 @@ pub(crate) fn is_shared(live: &JsonRef<'_>) -> bool {
     };
     let mut updates = entries().filter(|entry| entry.text("operation") == "Update");
     updates.any(|entry| {
-        entry
-            .get("fieldsV1")
-            .and_then(JsonRef::as_map)
-            .is_some_and(|theirs| meet(ours, theirs))
+        let theirs = entry.get("fieldsV1").and_then(JsonRef::as_map);
+        theirs.is_some_and(|theirs| meet(ours, theirs))
     })
 }
 

@@ -35,22 +35,23 @@ pub(crate) struct DiffSides<'a> {
 /// Returns the object for display and comparison: secrets are masked, and the server's own fields (status,
 /// versions, times, managed fields) are removed.
 pub(crate) fn mask_for_display(object: &Value, secrets: &Secrets, places: &SecretPlaces) -> Value {
-    let Some(map) = object.as_object() else {
-        return object.clone();
-    };
-    let mut map = map.clone();
-    strip_server_side(&mut map);
-    Value::Object(mask_object_at(secrets, &map, places).into_owned())
+    stripped(object, |map| mask_object_at(secrets, map, places).into_owned())
 }
 
 /// Returns the object for policy rules: only the data of a Secret is masked, and the server's own fields are removed.
 pub(crate) fn mask_for_rules(object: &Value, secrets: &Secrets, places: &SecretPlaces) -> Value {
-    let Some(map) = object.as_object() else {
-        return object.clone();
-    };
-    let mut map = map.clone();
-    strip_server_side(&mut map);
-    Value::Object(mask_secret_data_at(secrets, &map, places).into_owned())
+    stripped(object, |map| {
+        mask_secret_data_at(secrets, map, places).into_owned()
+    })
+}
+
+fn stripped(object: &Value, mask: impl Fn(&Map<String, Value>) -> Map<String, Value>) -> Value {
+    let mut object = object.clone();
+    if let Value::Object(map) = &mut object {
+        strip_server_side(map);
+        *map = mask(map);
+    }
+    object
 }
 
 /// Removes fields that only the server writes. Exported manifests contain them, but an apply must not.

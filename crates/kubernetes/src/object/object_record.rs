@@ -28,10 +28,10 @@ pub(crate) struct ObjectRecord {
     #[serde(skip_serializing_if = "WrittenReferences::is_empty")]
     pub references: WrittenReferences,
     /// True if the object is a Job that has completed.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub completed: bool,
     /// True if the object was written, but did not become ready while the run watched it.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unready: bool,
     /// The last run, if the object is the Job of a hook.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +68,11 @@ impl ObjectRecord {
     /// Reads the Kubernetes part of a record. `None` if it has none, as after an import from Kusion.
     pub(crate) fn from_recorded(recorded: &Recorded) -> Option<Self> {
         recorded.private.decode()
+    }
+
+    /// Returns the recorded UID of an object.
+    pub(crate) fn uid_of(recorded: &Recorded) -> Option<String> {
+        Self::from_recorded(recorded)?.uid
     }
 
     /// Changes the Kubernetes part of a record.
@@ -121,10 +126,6 @@ pub(crate) struct PreparedWrite {
     pub ending: Option<String>,
     /// The references to secrets whose values are written.
     pub references: Option<Arc<PlannedReferences>>,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// Deserializes the digests; an unknown form gives `None`, because it proves nothing, and the rest of the

@@ -159,16 +159,14 @@ impl<'a> Scopes<'a> {
 
 fn another_scope(definition: &ResourceId, served: &ResourceType, namespaced: bool) -> UserError {
     let scope = |namespaced| if namespaced { "Namespaced" } else { "Cluster" };
-    UserError::new(
-        ErrorKind::Spec,
-        format!(
-            "`{definition}`: its `spec.scope` is `{}`, but the cluster serves `{}` as `{}`, and Kubernetes does not let the \
-             scope of a kind change",
-            scope(namespaced),
-            served.kind,
-            scope(served.namespaced)
-        ),
-    )
+    let what = format!(
+        "`{definition}`: its `spec.scope` is `{}`, but the cluster serves `{}` as `{}`, and Kubernetes does not let the \
+         scope of a kind change",
+        scope(namespaced),
+        served.kind,
+        scope(served.namespaced)
+    );
+    UserError::new(ErrorKind::Spec, what)
     .hint("define the kind in another group, and move the objects there")
     .hint(
         "or remove the definition and its objects in one change, which deletes them all, and add them again in the next",
@@ -205,21 +203,16 @@ pub(crate) fn prepare(mut resource: Resource, scopes: &Scopes<'_>) -> Result<Res
         });
     }
     if let Some(namespaced) = scopes.is_namespaced(&api_version, &kind) {
+        let lacks_one = metadata(&resource.attributes, "namespace").is_empty();
         let metadata = resource
             .attributes
             .get_mut("metadata")
             .and_then(Value::as_object_mut);
         let metadata = metadata.expect("it was looked at above");
-        if namespaced {
-            let missing = metadata
-                .get("namespace")
-                .and_then(Value::as_str)
-                .is_none_or(str::is_empty);
-            if missing {
-                metadata.insert("namespace".to_owned(), Value::String("default".to_owned()));
-            }
-        } else {
+        if !namespaced {
             metadata.remove("namespace");
+        } else if lacks_one {
+            metadata.insert("namespace".to_owned(), Value::String("default".to_owned()));
         }
     }
     let namespace = metadata(&resource.attributes, "namespace");

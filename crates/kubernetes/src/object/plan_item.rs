@@ -21,7 +21,7 @@ use super::{
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
-    model::{GroupKind, state::Recorded},
+    model::{ClusterName, GroupKind, state::Recorded},
 };
 use konverge_engine::runtime::Item;
 use konverge_secrets::{SecretPlaces, secret_texts};
@@ -87,10 +87,7 @@ impl PlanItem {
         let object = desired.or_else(|| item.prior.as_ref().map(|prior| &*prior.attributes));
         let nothing = Map::new();
         let object = object.unwrap_or(&nothing);
-        let (api_version, kind) = (
-            object_ref::text(object, "apiVersion"),
-            object_ref::text(object, "kind"),
-        );
+        let [api_version, kind] = ["apiVersion", "kind"].map(|key| object_ref::text(object, key));
         let exact = discovery.exact(api_version, kind).cloned();
         let any = discovery.any_version(api_version, kind).cloned();
         let (of, other) = match (exact, any) {
@@ -107,15 +104,14 @@ impl PlanItem {
                 name: object_ref::metadata(object, "name").to_owned(),
             },
         };
-        let silent = match of.as_ref().or(other.as_ref()) {
-            Some(_) => None,
-            None => discovery.silent(&name.group).map(str::to_owned),
-        };
+        let silent = discovery
+            .silent(&name.group)
+            .filter(|_| of.is_none() && other.is_none());
         Ok(Self {
             cluster,
             of,
             other,
-            silent,
+            silent: silent.map(str::to_owned),
             name,
             health_policy: health_policy(item),
             references: None,
@@ -207,6 +203,11 @@ impl PlanItem {
         };
         failure.hints = RefusedObject { of, sent, live }.hints(status);
         failure
+    }
+
+    /// Returns the cluster and the namespace of the object.
+    pub(crate) fn namespace_key(&self) -> (ClusterName, String) {
+        (self.cluster.api.name.clone(), self.name.namespace.clone())
     }
 
     /// Returns a title such as `Deployment `ns/web`` for messages.

@@ -91,25 +91,31 @@ impl Precondition {
         let Some((mark, (_, set))) = changed else {
             return Ok(now);
         };
+        let title = subject.title();
+        let now = set
+            .as_ref()
+            .map_or("gone".to_owned(), |text| format!("`{}`", text.escape_debug()));
         let what = format!(
-            "{} is not changed: its annotation `{mark}` changed since the plan, and is now {}",
-            subject.title(),
-            match set {
-                Some(text) => format!("`{}`", text.escape_debug()),
-                None => "gone".to_owned(),
-            }
+            "{title} is not changed: its annotation `{mark}` changed since the plan, and is now {now}"
         );
         Err(UserError::new(ErrorKind::Policy, what)
             .hint("run the command again: it plans with the current object"))
     }
 }
 
+/// Reads an object that existed when it was planned.
+///
+/// # Errors
+/// The object is gone.
+pub(crate) async fn read_again(subject: &PlanItem, of: &ResourceType) -> Result<Value, UserError> {
+    let found = fetch::get(&subject.cluster, of, &subject.name).await?;
+    found.ok_or_else(|| another_object(subject, "it is gone"))
+}
+
 /// Returns the error that the object of this name is another one now, or is gone.
 pub(crate) fn another_object(subject: &PlanItem, why: impl std::fmt::Display) -> UserError {
-    let what = format!(
-        "{} is no longer the object that was planned: {why}",
-        subject.title()
-    );
+    let title = subject.title();
+    let what = format!("{title} is no longer the object that was planned: {why}");
     UserError::new(ErrorKind::Kubernetes, what)
         .hint("run the command again: it plans with the current object")
 }

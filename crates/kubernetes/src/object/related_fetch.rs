@@ -52,24 +52,19 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
             // Without labels to select by, the list would contain all pods of the namespace.
             let Some(selector) = selector else { return related };
             let selected = |path: String| ApiRequest::get(path).query("labelSelector", selector.clone());
+            let sets = selected(format!("{apps}/replicasets"));
+            let failures = ApiRequest::get(format!("{core}/events"));
             let (pods, sets, events) = tokio::join!(
                 list(cluster, selected(format!("{core}/pods")), "v1", "Pod"),
                 async {
-                    if of.group_kind() == GroupKind::DEPLOYMENT {
-                        list(
-                            cluster,
-                            selected(format!("{apps}/replicasets")),
-                            "apps/v1",
-                            "ReplicaSet",
-                        )
-                        .await
-                    } else {
-                        Vec::new()
+                    match of.group_kind() {
+                        GroupKind::DEPLOYMENT => list(cluster, sets, "apps/v1", "ReplicaSet").await,
+                        _ => Vec::new(),
                     }
                 },
                 list(
                     cluster,
-                    ApiRequest::get(format!("{core}/events")).query("fieldSelector", "reason=FailedCreate"),
+                    failures.query("fieldSelector", "reason=FailedCreate"),
                     "v1",
                     "Event"
                 ),
@@ -105,10 +100,8 @@ pub(crate) async fn fetch_related(cluster: &Cluster, of: &ResourceType, object: 
 fn selector(selector: &Value) -> Option<String> {
     let labels = selector["matchLabels"].as_object()?;
     let pair = |(key, value): (&String, &Value)| Some(format!("{key}={}", value.as_str()?));
-    let pairs: Option<Vec<_>> = labels.iter().map(pair).collect();
-    pairs
-        .filter(|pairs| !pairs.is_empty())
-        .map(|pairs| pairs.join(","))
+    let pairs: Vec<_> = labels.iter().map(pair).collect::<Option<_>>()?;
+    (!pairs.is_empty()).then(|| pairs.join(","))
 }
 
 /// Returns the items of a LIST, with their type added.
@@ -156,28 +149,18 @@ async fn warnings(cluster: &Cluster, culprit: &FailingPod) -> Vec<String> {
         "involvedObject.kind=Pod,involvedObject.name={},type=Warning",
         culprit.pod
     );
-    let mut events = list(
-        cluster,
-        ApiRequest::get(path).query("fieldSelector", about),
-        "v1",
-        "Event",
-    )
-    .await;
+    let request = ApiRequest::get(path).query("fieldSelector", about);
+    let mut events = list(cluster, request, "v1", "Event").await;
     let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
     events.sort_by_key(|event| {
-        let times = ["lastTimestamp", "eventTime", "firstTimestamp"];
-        times
-            .iter()
-            .map(|time| text(event, time))
-            .find(|time| !time.is_empty())
+        let times = ["lastTimestamp", "eventTime", "firstTimestamp"].map(|time| text(event, time));
+        times.into_iter().find(|time| !time.is_empty())
     });
     let words = |event: &Value| {
         let about = event["involvedObject"]["fieldPath"].as_str().unwrap_or_default();
         // The form is `spec.containers{app}`.
         let container = about.split_once('{').and_then(|(_, rest)| rest.strip_suffix('}'));
-        let container = container
-            .map(|name| format!(" (container {name})"))
-            .unwrap_or_default();
+        let container = container.map_or(String::new(), |name| format!(" (container {name})"));
         format!("{}{container}: {}", text(event, "reason"), text(event, "message"))
     };
     let mut all: Vec<_> = events.iter().map(words).collect();
@@ -218,11 +201,8 @@ async fn log(cluster: &Cluster, culprit: &FailingPod) -> String {
             }
         };
         // After the deadline, the lines that were read until then are shown.
-        let read = cluster
-            .api
-            .interrupt
-            .unless_silent(tokio::time::timeout(LOG_DEADLINE, read));
-        drop(read.await);
+        let read = tokio::time::timeout(LOG_DEADLINE, read);
+        drop(cluster.api.interrupt.unless_silent(read).await);
         let text = String::from_utf8_lossy(&bytes).trim().to_owned();
         if !text.is_empty() {
             return text;

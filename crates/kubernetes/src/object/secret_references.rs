@@ -26,24 +26,15 @@ use konverge_secrets::{
 /// The keys of a Secret whose value the server parses as JSON.
 const JSON_KEYS: [&str; 2] = ["/data/.dockerconfigjson", "/data/.dockercfg"];
 
-/// The replacement of a text with secret references during planning.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum PlannedText {
-    /// The live value, which has not changed since it was written.
-    Live,
-    /// The reference itself with its current version (a stand-in), which the value replaces in the write.
-    StandIn,
-    /// The version itself, which is not secret.
-    Version,
-}
-
 /// A text with references in an object. `Debug` does not print it, because it may hold a live value.
 #[derive(Clone)]
 pub(crate) struct ReferencePlace {
     path: FieldPath,
     is_text: bool,
     template: SecretTemplate,
-    standing: PlannedText,
+    /// True if the leaf is the reference itself with its current version (a stand-in), which the value replaces in the
+    /// write. Otherwise it is the live value, which has not changed since it was written, or the version itself.
+    is_stand_in: bool,
     /// The replaced text at this path, base64-encoded in `data`.
     leaf: String,
     /// The origin of the change, if it does not come from the Spec.
@@ -120,14 +111,10 @@ pub(crate) async fn stand_in(
         return Ok(None);
     }
     let resolver = resolver.ok_or_else(|| {
-        UserError::new(
-            ErrorKind::Secret,
-            format!(
-                "`{}` refers to a secret, but this run has no secret store",
-                desired.id
-            ),
-        )
-        .with_resource(&desired.id)
+        refused(format_args!(
+            "`{id}` refers to a secret, but this run has no secret store"
+        ))
+        .with_resource(id)
         .hint("define the store under `secrets.stores` in the default branch's konverge.yaml")
     })?;
     let mut places = Vec::with_capacity(found.len());
@@ -212,15 +199,12 @@ fn place(
     let before = known.prior.and_then(|(_, references)| references.get(&path));
     let same_text = before.is_some_and(|before| before.text == written.text);
     let same_version = before.is_some_and(|before| before.may_have_version_of(&written));
-    let live = known
-        .live
-        .and_then(|live| live.pointer(path.as_str()))
-        .and_then(Value::as_str);
+    let live = known.live.and_then(|live| live.pointer(path.as_str())?.as_str());
     let mut place = ReferencePlace {
         path,
         is_text,
         template,
-        standing: PlannedText::StandIn,
+        is_stand_in: true,
         leaf: String::new(),
         origin: None,
         written,
@@ -228,12 +212,10 @@ fn place(
     };
     let of_file = before.is_some_and(|before| place.written.has_other_file_than(before));
     if place.template.is_plain() {
-        place.standing = PlannedText::Version;
+        place.is_stand_in = false;
         if let Some(before) = before.filter(|before| before.stays(&place.written, rotated)) {
-            place.leaf = encoded(
-                place.template.with_versions(&before.versions())?.as_bytes(),
-                is_text,
-            );
+            let text = place.template.with_versions(&before.versions())?;
+            place.leaf = encoded(text.as_bytes(), is_text);
             place.written = before.clone();
             return Ok(place);
         }
@@ -241,9 +223,8 @@ fn place(
         place.origin = (same_text && !same_version && !of_file).then_some(ChangeOrigin::Rotation);
         return Ok(place);
     }
-    let recorded = known
-        .prior
-        .and_then(|(prior, _)| value_at(&prior.attributes, &place.path));
+    let prior = known.prior;
+    let recorded = prior.and_then(|(prior, _)| value_at(&prior.attributes, &place.path));
     let as_written = match (live, recorded) {
         (Some(live), Some(recorded)) => marked(secrets, live, is_text) == *recorded,
         _ => false,
@@ -270,25 +251,24 @@ fn place(
             )
         };
         place.note = Some(match rotated {
-            RotatedVersion::Write => moved,
-            RotatedVersion::Keep if of_file => moved,
-            RotatedVersion::Keep => {
+            RotatedVersion::Keep if !of_file => {
                 format!("{moved}: it is not written, because `secrets.rotation` is `leave`")
             }
+            _ => moved,
         });
     }
     // A generated value is generated only once, so an existing one stays, even if Kusion generated it before
     // the stack was imported.
     let is_generated = place.template.whole().is_some_and(SecretReference::is_generated);
     if let (true, Some(live)) = (is_generated, live.filter(|live| !live.is_empty())) {
-        place.standing = PlannedText::Live;
+        place.is_stand_in = false;
         live.clone_into(&mut place.leaf);
         return Ok(place);
     }
     let keeps_version = rotated == RotatedVersion::Keep && !of_file;
     let keeps = same_text && as_written && (moved.is_none() || keeps_version);
     if let (true, Some(live), Some(before)) = (keeps, live, before) {
-        place.standing = PlannedText::Live;
+        place.is_stand_in = false;
         live.clone_into(&mut place.leaf);
         if moved.is_some() || place.written.version.is_none() {
             place.written.version.clone_from(&before.version);
@@ -353,10 +333,8 @@ impl PlannedReferences {
                 change.origin = origin;
             }
         }
-        self.places
-            .iter()
-            .filter_map(|place| place.note.clone())
-            .collect()
+        let notes = self.places.iter().filter_map(|place| place.note.clone());
+        notes.collect()
     }
 
     /// Marks values as unknown that only the write reads, in the object that references of other resources
@@ -370,9 +348,7 @@ impl PlannedReferences {
     }
 
     fn to_write(&self) -> impl Iterator<Item = &ReferencePlace> {
-        self.places
-            .iter()
-            .filter(|place| place.standing == PlannedText::StandIn)
+        self.places.iter().filter(|place| place.is_stand_in)
     }
 
     /// Replaces stand-ins by values in an object that is about to be written, and returns the paths of the
@@ -406,7 +382,7 @@ impl ReferencePlace {
     /// Leaves the value to its other writers. The record then no longer states that its reference was
     /// written.
     fn leave(&mut self) {
-        self.standing = PlannedText::Live;
+        self.is_stand_in = false;
         self.origin = None;
         self.note = None;
         self.written = WrittenReference::unknown();

@@ -24,29 +24,20 @@ pub(crate) fn only_create(body: &mut Value) {
     body["metadata"]["resourceVersion"] = json!(NO_VERSION);
 }
 
-/// The next step when the object to create exists already.
-pub(crate) enum ExistingObject {
-    /// The object was deleted in the meantime: create it again.
-    Nothing,
-    /// Write to the existing object: an earlier attempt of this write created it, or it has no owner.
-    /// Conflicts with other managers are errors.
-    Ours(Precondition),
-    /// Write to the shared object of another stack of the project, and keep that owner.
-    Shared(Precondition),
-}
-
-/// Decides how to continue with the existing object.
+/// Returns the existing object to write to: an earlier attempt of this write created it, it has no owner, or it is the
+/// shared object of another stack of the project, which stays its owner. `None` if the object was deleted in the
+/// meantime: then it is created again.
 ///
 /// # Errors
 /// The object belongs to another stack, or is being deleted.
-pub(crate) async fn classify_existing(
+pub(crate) async fn find_existing(
     subject: &PlanItem,
     of: &ResourceType,
     stack: &StackId,
     is_shared: bool,
-) -> Result<ExistingObject, UserError> {
+) -> Result<Option<Precondition>, UserError> {
     let Some(object) = fetch::get(&subject.cluster, of, &subject.name).await? else {
-        return Ok(ExistingObject::Nothing);
+        return Ok(None);
     };
     if !object["metadata"]["deletionTimestamp"].is_null() {
         return Err(precondition::another_object(
@@ -54,10 +45,8 @@ pub(crate) async fn classify_existing(
             "an object with its name is being deleted",
         ));
     }
-    let seen = Precondition::from_object(&object);
     match owner(&object, stack, is_shared) {
-        Owner::Nobody | Owner::Us => Ok(ExistingObject::Ours(seen)),
-        Owner::Beside(_) => Ok(ExistingObject::Shared(seen)),
+        Owner::Nobody | Owner::Us | Owner::Beside => Ok(Some(Precondition::from_object(&object))),
         Owner::Other(owner) => Err(belongs_to(subject, owner)),
     }
 }
@@ -70,7 +59,7 @@ pub(crate) enum Owner<'a> {
     /// This stack.
     Us,
     /// A stack of the same project, which shares the object.
-    Beside(&'a str),
+    Beside,
     /// Another stack.
     Other(&'a str),
 }
@@ -80,21 +69,16 @@ pub(crate) fn owner<'a>(object: &'a Value, stack: &StackId, is_shared: bool) -> 
     match object_ref::annotation(object, OWNER) {
         None => Owner::Nobody,
         Some(owner) if owner == stack.as_str() => Owner::Us,
-        Some(owner) if is_shared && stack.is_sibling_of(owner) => Owner::Beside(owner),
+        Some(owner) if is_shared && stack.is_sibling_of(owner) => Owner::Beside,
         Some(owner) => Owner::Other(owner),
     }
 }
 
 fn belongs_to(subject: &PlanItem, owner: &str) -> UserError {
-    let owner = owner.escape_debug();
-    UserError::new(
-        ErrorKind::Policy,
-        format!(
-            "{} was not created: stack `{owner}` created it since the plan was made, and owns it",
-            subject.title()
-        ),
-    )
-    .hint(format!(
+    let (owner, title) = (owner.escape_debug(), subject.title());
+    let what =
+        format!("{title} was not created: stack `{owner}` created it since the plan was made, and owns it");
+    UserError::new(ErrorKind::Policy, what).hint(format!(
         "both stacks want the same object: remove it from one of them, this one or `{owner}`"
     ))
 }
@@ -115,7 +99,7 @@ mod tests {
             Owner::Other("shop/prod")
         );
         let definition = object("CustomResourceDefinition", "shop/prod");
-        assert_eq!(owner(&definition, &stack, true), Owner::Beside("shop/prod"));
+        assert_eq!(owner(&definition, &stack, true), Owner::Beside);
         let foreign = object("CustomResourceDefinition", "bank/prod");
         assert_eq!(owner(&foreign, &stack, true), Owner::Other("bank/prod"));
     }

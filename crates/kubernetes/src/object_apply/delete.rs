@@ -13,7 +13,7 @@ use super::super::{
         precondition::{self, Precondition, WriteKind},
     },
 };
-use super::apply_task::ApplyTask;
+use super::ApplyTask;
 use konverge_base::error::{ErrorKind, UserError};
 
 /// The fate of the dependents of a deleted object (`propagationPolicy`).
@@ -43,8 +43,7 @@ pub(super) async fn delete(
     for attempt in 1.. {
         let bound = json!({"uid": seen.uid, "resourceVersion": seen.version});
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy, "preconditions": bound});
-        let path = of.object(subject.name.namespace(), &subject.name.name);
-        let mut request = ApiRequest::get(path).body("application/json", &options);
+        let mut request = ApiRequest::get(of.path(&subject.name)).body("application/json", &options);
         (request.method, request.bound) = (Method::DELETE, true);
         match subject.cluster.api.call(&request).await {
             Ok(_) => break,
@@ -83,23 +82,15 @@ pub(super) async fn wait_until_gone(task: ApplyTask<'_>, uid: Option<&str>) -> R
         if uid.is_some() && found != uid {
             return Ok(());
         }
-        let holds = held_by(&object);
+        let (holds, title) = (held_by(&object), subject.title());
         if sink.cancelled() {
-            let message = format!(
-                "{} still existed when the run was asked to stop{holds}",
-                subject.title()
-            );
-            return Err(
-                UserError::new(ErrorKind::Interrupted, message).hint("the next run continues from here")
-            );
+            let what = format!("{title} still existed when the run was asked to stop{holds}");
+            return Err(UserError::new(ErrorKind::Interrupted, what).hint("the next run continues from here"));
         }
         if Instant::now() + pause > deadline {
-            let message = format!(
-                "{} still exists after {} s{holds}",
-                subject.title(),
-                runtime.options.ready_timeout.as_secs()
-            );
-            return Err(UserError::new(ErrorKind::Kubernetes, message).hint(
+            let seconds = runtime.options.ready_timeout.as_secs();
+            let what = format!("{title} still exists after {seconds} s{holds}");
+            return Err(UserError::new(ErrorKind::Kubernetes, what).hint(
                 "the controller that set the finalizers must remove them; the next run continues from here",
             ));
         }

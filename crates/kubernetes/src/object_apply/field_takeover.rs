@@ -1,13 +1,11 @@
 //! Takes over fields from managers that updated the object, before an apply.
 
-use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::super::{
     FIELD_MANAGER,
     api::{client::ApiRequest, discovery::ResourceType},
     object::{
-        fetch,
         managed_fields::{self, FieldsEntry},
         plan_item::PlanItem,
         precondition::{self, Precondition, WriteKind},
@@ -36,23 +34,13 @@ pub(crate) async fn take_over(
     if claim.fields.is_empty() && claim.blocking.is_empty() {
         return Ok(seen);
     }
-    let path = of.object(subject.name.namespace(), &subject.name.name);
     for attempt in 1.. {
-        let live = fetch::get(&subject.cluster, of, &subject.name).await?;
-        let live = live.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
+        let live = precondition::read_again(subject, of).await?;
         let now = seen.check_current(&live, subject, doing)?;
         let Some(entries) = transferred(&live, claim, &of.api_version()) else {
             return Ok(now);
         };
-        // The patch replaces all entries, so it must fail if the object or its version is no longer the one
-        // that was read.
-        let patch = json!([
-            {"op": "test", "path": "/metadata/uid", "value": now.uid},
-            {"op": "add", "path": "/metadata/managedFields", "value": entries},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": now.version},
-        ]);
-        let mut request = ApiRequest::get(path.clone()).body("application/json-patch+json", &patch);
-        (request.method, request.bound) = (Method::PATCH, true);
+        let request = replace_entries(subject, of, &now, &entries);
         match subject.cluster.api.call(&request).await {
             Ok(answer) => return Ok(Precondition::from_object(&answer.value)),
             Err(error) if error.is_code(409) && attempt < precondition::TRIES => {}
@@ -60,6 +48,22 @@ pub(crate) async fn take_over(
         }
     }
     unreachable!("the loop ends by returning")
+}
+
+/// Returns the patch that replaces all entries of `managedFields`. So it must fail if the object or its version is no
+/// longer the one that was read.
+pub(super) fn replace_entries(
+    subject: &PlanItem,
+    of: &ResourceType,
+    read: &Precondition,
+    entries: &[Value],
+) -> ApiRequest {
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": read.uid},
+        {"op": "add", "path": "/metadata/managedFields", "value": entries},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": read.version},
+    ]);
+    ApiRequest::patch(of.path(&subject.name), "application/json-patch+json", &patch).bound()
 }
 
 /// Returns the entries of `managedFields` after a claim; `None` if no owner changes.

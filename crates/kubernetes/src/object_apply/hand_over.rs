@@ -2,14 +2,18 @@
 //! now on. The controller then owns Konverge's fields, so no field is lost, and it can remove those that it
 //! no longer applies.
 
-use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::super::{
     OWNER,
-    api::{client::ApiRequest, clusters::Kubernetes},
-    object::{fetch, managed_fields, object_ref, plan_item::PlanItem, precondition},
+    api::clusters::Kubernetes,
+    object::{
+        fetch, managed_fields, object_ref,
+        plan_item::PlanItem,
+        precondition::{self, Precondition},
+    },
 };
+use super::field_takeover::replace_entries;
 use konverge_base::{error::UserError, model::StackId};
 use konverge_engine::runtime::Item;
 
@@ -38,7 +42,6 @@ async fn hand_over(subject: &PlanItem, stack: &StackId, from: &[&str], to: &str)
     let Some(of) = subject.readable() else {
         return Ok(());
     };
-    let path = of.object(subject.name.namespace(), &subject.name.name);
     for attempt in 1.. {
         let Some(live) = fetch::get(&subject.cluster, of, &subject.name).await? else {
             return Ok(());
@@ -47,14 +50,7 @@ async fn hand_over(subject: &PlanItem, stack: &StackId, from: &[&str], to: &str)
         let Some(entries) = renamed(&live, from, to).filter(|_| is_ours) else {
             return Ok(());
         };
-        let metadata = &live["metadata"];
-        let patch = json!([
-            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-            {"op": "add", "path": "/metadata/managedFields", "value": entries},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-        ]);
-        let mut request = ApiRequest::get(path.clone()).body("application/json-patch+json", &patch);
-        (request.method, request.bound) = (Method::PATCH, true);
+        let request = replace_entries(subject, of, &Precondition::from_object(&live), &entries);
         match subject.cluster.api.call(&request).await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_code(404) => return Ok(()),
@@ -68,11 +64,8 @@ async fn hand_over(subject: &PlanItem, stack: &StackId, from: &[&str], to: &str)
 /// Returns the entries with `to` instead of the managers in `from`; `None` if none of these applies a field.
 fn renamed(live: &Value, from: &[&str], to: &str) -> Option<Vec<Value>> {
     let entries = live["metadata"]["managedFields"].as_array()?;
-    let applies = |entry: &Value| {
-        entry["operation"] == "Apply" && entry["subresource"].as_str().unwrap_or_default().is_empty()
-    };
-    let is_theirs = |entry: &Value| from.iter().any(|name| entry["manager"] == *name) && applies(entry);
-    let is_target = |entry: &Value| entry["manager"] == to && applies(entry);
+    let is_theirs = |entry: &Value| from.iter().any(|name| managed_fields::is_applied_by(entry, name));
+    let is_target = |entry: &Value| managed_fields::is_applied_by(entry, to);
     let first = entries.iter().find(|entry| is_theirs(entry))?;
     let both = entries
         .iter()

@@ -5,14 +5,13 @@
 //! the hook may have run, so the apply fails once with that message. A hook runs again only if the end of its
 //! last run was observed, or its loss was reported.
 
-use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    apply_task::ApplyTask,
+    ApplyTask,
     creation::{self, Owner},
     delete::{self, Dependents},
-    readiness::{self, WaitEnd, WaitLimits},
+    readiness::{self, WaitLimits},
     write::{FilledBody, write_and_record},
 };
 use crate::{
@@ -39,11 +38,8 @@ const TRIES: u32 = 5;
 
 /// Runs the hook, or waits for the run that an earlier apply started.
 pub(super) async fn run(task: ApplyTask<'_>, filled: FilledBody<'_>) -> Result<AppliedResource, UserError> {
-    let hook = task
-        .scope
-        .hooks
-        .get(task.id())
-        .ok_or_else(|| UserError::new(ErrorKind::Internal, "the plan runs a Job that is not a hook"))?;
+    let no_hook = || UserError::new(ErrorKind::Internal, "the plan runs a Job that is not a hook");
+    let hook = task.scope.hooks.get(task.id()).ok_or_else(no_hook)?;
     if hook.is_for_later() {
         let recorded = task.planned.recorded.clone();
         return Ok(AppliedResource::unread(task.id().clone(), recorded));
@@ -100,7 +96,7 @@ impl Run<'_> {
         match creation::owner(live, &scope.stack, false) {
             Owner::Us => Ok(()),
             Owner::Other(owner) if scope.was(owner) => Ok(()),
-            Owner::Other(_) | Owner::Beside(_) | Owner::Nobody => Err(precondition::another_object(
+            Owner::Other(_) | Owner::Beside | Owner::Nobody => Err(precondition::another_object(
                 self.task.subject,
                 "this stack does not own it",
             )),
@@ -123,15 +119,8 @@ impl Run<'_> {
         let desired = item.desired.as_ref();
         let desired = desired.ok_or_else(|| UserError::new(ErrorKind::Internal, "a hook without a Job"))?;
         let body = &desired.attributes;
-        Ok(record(
-            self.task.runtime,
-            item,
-            self.task.subject,
-            desired,
-            body,
-            live,
-            None,
-        ))
+        let ApplyTask { runtime, subject, .. } = self.task;
+        Ok(record(runtime, item, subject, desired, body, live, None))
     }
 
     /// Stores the state of the run in the journal before it returns.
@@ -159,17 +148,19 @@ impl Run<'_> {
     }
 
     async fn to_its_end(&self, live: Value, mut recorded: Recorded) -> Result<AppliedResource, UserError> {
-        let stamp = object_ref::annotation(&live, HOOK_STAMP)
-            .unwrap_or_default()
-            .to_owned();
+        let stamp = object_ref::annotation(&live, HOOK_STAMP).unwrap_or_default();
+        let stamp = stamp.to_owned();
         // The UID of the Job is recorded, so that after a kill the next apply can recognize this Job when it
         // has finished.
         self.note(&mut recorded, stamp.clone(), None).await?;
         let limits = WaitLimits::of_hook(self.task.runtime);
         let waited = readiness::until_ready(self.task, &limits, live.clone());
         let (ended, failure) = match waited.await {
-            Ok(WaitEnd::Ready(ended)) => (ended, None),
-            Ok(WaitEnd::Waiting(_, _, why)) => (live, Some(self.not_ended(&why))),
+            Ok((ended, None)) => (ended, None),
+            Ok((_, Some((_, why)))) => {
+                let what = format!("{} has not ended: {why}", self.task.subject.title());
+                (live, Some(UserError::new(ErrorKind::Kubernetes, what)))
+            }
             // An interrupted wait shows nothing about the Job, so the next apply waits for it.
             Err(failure) if self.task.sink.cancelled() => return Err(failure),
             Err(failure) => match self.how_it_ended(&live).await {
@@ -187,20 +178,8 @@ impl Run<'_> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        Ok(AppliedResource {
-            id: self.task.id().clone(),
-            recorded: Some(recorded).filter(|_| self.hook.time != HookTime::PreDestroy),
-            sensitive: self.task.subject.secret_texts(&ended),
-            live: Some(ended),
-            waiting: None,
-        })
-    }
-
-    fn not_ended(&self, why: &str) -> UserError {
-        UserError::new(
-            ErrorKind::Kubernetes,
-            format!("{} has not ended: {why}", self.task.subject.title()),
-        )
+        let recorded = Some(recorded).filter(|_| self.hook.time != HookTime::PreDestroy);
+        Ok(self.task.applied(recorded, Some(ended), None))
     }
 
     /// Returns the Job if it has completed after all; `None` if it failed, is gone, or was still running. A
@@ -231,18 +210,14 @@ impl Run<'_> {
                 Err(error) => return Err(subject.refusal(&error)),
             }
         }
-        Err(UserError::new(
-            ErrorKind::Kubernetes,
-            format!("the Job changed during each of {TRIES} attempts to suspend it"),
-        ))
+        let what = format!("the Job changed during each of {TRIES} attempts to suspend it");
+        Err(UserError::new(ErrorKind::Kubernetes, what))
     }
 
     async fn patch(&self, change: &Value) -> Result<(), crate::api::error::ApiError> {
         let ApplyTask { subject, of, .. } = self.task;
-        let path = of.object(subject.name.namespace(), &subject.name.name);
-        let mut request = ApiRequest::get(path).body("application/merge-patch+json", change);
-        (request.method, request.bound) = (Method::PATCH, true);
-        subject.cluster.api.call(&request).await.map(drop)
+        let request = ApiRequest::patch(of.path(&subject.name), "application/merge-patch+json", change);
+        subject.cluster.api.call(&request.bound()).await.map(drop)
     }
 
     /// Deletes an ended Job, or sets the time to live of the Spec, as the hook wants. The result of the run
@@ -260,11 +235,8 @@ impl Run<'_> {
             (true, _) => Ok(()),
         };
         if let Err(failure) = done {
-            let message = self
-                .task
-                .runtime
-                .secrets
-                .mask(&format!("its Job stays as it is: {failure}"));
+            let secrets = &self.task.runtime.secrets;
+            let message = secrets.mask(&format!("its Job stays as it is: {failure}"));
             self.task.sink.progress(self.task.id(), &message);
         }
     }

@@ -41,11 +41,11 @@ pub(crate) async fn find_missing(
         }
         subjects.push(subject);
     }
-    let mut deleted: HashSet<String> = earlier.iter().filter_map(recorded_uid).collect();
+    let mut deleted: HashSet<String> = earlier.iter().filter_map(ObjectRecord::uid_of).collect();
     if !deleted.is_empty() {
         let now: HashSet<_> = items
             .iter()
-            .filter_map(|item| recorded_uid(item.prior.as_ref()?))
+            .filter_map(|item| ObjectRecord::uid_of(item.prior.as_ref()?))
             .collect();
         deleted.retain(|uid| !now.contains(uid));
     }
@@ -78,17 +78,13 @@ pub(crate) async fn find_missing(
     Ok(missing)
 }
 
-fn recorded_uid(recorded: &Recorded) -> Option<String> {
-    ObjectRecord::from_recorded(recorded)?.uid
-}
-
 /// Returns true if the live object is the recorded one and is not being deleted. A record from Kusion has no
 /// UID.
 fn is_recorded_object(recorded: &Recorded, raw: &RawObject) -> bool {
     let live = raw.parse();
     let metadata = |key: &str| live.as_ref()?.get("metadata")?.get(key);
     let has_uid = |uid: String| metadata("uid").is_some_and(|live: &JsonRef<'_>| live.text() == uid);
-    recorded_uid(recorded).is_none_or(has_uid) && metadata("deletionTimestamp").is_none()
+    ObjectRecord::uid_of(recorded).is_none_or(has_uid) && metadata("deletionTimestamp").is_none()
 }
 
 /// Returns true if an object has owners, and all of them were deleted.
@@ -122,7 +118,8 @@ async fn stays(
         let Some(now) = fetch::get(&subject.cluster, of, &subject.name).await? else {
             return Ok(false);
         };
-        let is_other = recorded_uid(recorded).is_some_and(|uid| now["metadata"]["uid"] != uid.as_str());
+        let is_other =
+            ObjectRecord::uid_of(recorded).is_some_and(|uid| now["metadata"]["uid"] != uid.as_str());
         if is_other || !now["metadata"]["deletionTimestamp"].is_null() {
             return Ok(false);
         }
@@ -132,13 +129,11 @@ async fn stays(
 }
 
 fn left_over(subject: &PlanItem, live: &Value) -> UserError {
-    let owner = live["metadata"]["ownerReferences"][0]["name"]
-        .as_str()
-        .unwrap_or_default();
+    let owner = live["metadata"]["ownerReferences"][0]["name"].as_str();
     let what = format!(
         "{} belongs to an earlier object `{}`, which was deleted: the cluster is about to delete it too",
         subject.title(),
-        owner.escape_debug()
+        owner.unwrap_or_default().escape_debug()
     );
     UserError::new(ErrorKind::Kubernetes, what)
         .hint("run the command again when the object is gone: then the object is created again")

@@ -12,7 +12,7 @@ use super::super::{
     health::{self, Health, HealthRules, Related, WaitPolicy},
     object::{completed_jobs, fetch, plan_item::PlanItem, related_fetch},
 };
-use super::{apply_task::ApplyTask, early_failure::EarlyFailure};
+use super::{ApplyTask, early_failure::EarlyFailure};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::apply_result::Waiting,
@@ -59,13 +59,9 @@ pub(super) async fn prepare(task: ApplyTask<'_>, body: &Value) {
     }
 }
 
-/// The result of a wait, with the last version of the object.
-pub(crate) enum WaitEnd {
-    Ready(Value),
-    /// The object is not ready, and waiting longer does not help. With the reason, and the object's own
-    /// message.
-    Waiting(Value, Waiting, String),
-}
+/// The result of a wait: the last version of the object. If it is not ready, and waiting longer does not help, also
+/// the reason and the object's own message.
+type WaitEnd = (Value, Option<(Waiting, String)>);
 
 /// The limits and rules of a wait.
 pub(crate) struct WaitLimits {
@@ -143,15 +139,15 @@ async fn watch_until_ready(
         if let WaitPolicy::Waiting(waiting) = verdict.weight
             && !ends_before(waiting, deadline)
         {
-            return Ok(WaitEnd::Waiting(object, waiting, verdict.message));
+            return Ok((object, Some((waiting, verdict.message))));
         }
         match verdict.health {
-            Health::Ready => return Ok(WaitEnd::Ready(object)),
+            Health::Ready => return Ok((object, None)),
             _ if matches!(verdict.weight, WaitPolicy::Waiting(_)) => early_failure.reset(),
             Health::Suspended if limits.to_its_end => early_failure.reset(),
-            Health::Suspended => return Ok(WaitEnd::Ready(object)),
+            Health::Suspended => return Ok((object, None)),
             _ if matches!(verdict.weight, WaitPolicy::Advisory | WaitPolicy::Indirect) => {
-                return Ok(WaitEnd::Ready(object));
+                return Ok((object, None));
             }
             Health::Failed => {
                 if early_failure.is_due(verdict.weight, Instant::now()) {
@@ -204,7 +200,7 @@ async fn watch_until_ready(
                     continue;
                 }
                 // A completed Job may already be deleted by its time to live.
-                None if completed_jobs::has_completed(&object) => return Ok(WaitEnd::Ready(object)),
+                None if completed_jobs::has_completed(&object) => return Ok((object, None)),
                 None => return Err(deleted_error(subject, &object)),
             }
         }
@@ -231,10 +227,8 @@ fn ends_before(waiting: Waiting, deadline: Instant) -> bool {
 }
 
 fn failed_error(subject: &PlanItem, why: &str, policy: WaitPolicy) -> UserError {
-    let failure = UserError::new(
-        ErrorKind::Kubernetes,
-        format!("{} failed: {why}", subject.title()),
-    );
+    let what = format!("{} failed: {why}", subject.title());
+    let failure = UserError::new(ErrorKind::Kubernetes, what);
     match policy {
         WaitPolicy::Final => failure,
         _ => failure.hint(
@@ -257,13 +251,9 @@ fn timeout_error(subject: &PlanItem, why: &str, limits: &WaitLimits) -> UserErro
 }
 
 fn interrupted_error(subject: &PlanItem, last_message: &str) -> UserError {
-    UserError::new(
-        ErrorKind::Interrupted,
-        format!(
-            "{} was applied, but its readiness was not waited for: {last_message}",
-            subject.title()
-        ),
-    )
+    let title = subject.title();
+    let what = format!("{title} was applied, but its readiness was not waited for: {last_message}");
+    UserError::new(ErrorKind::Interrupted, what)
 }
 
 /// Describes a failed wait, with the evidence that a person would look for next.
@@ -286,10 +276,8 @@ async fn last_words(
 }
 
 fn deleted_error(subject: &PlanItem, object: &Value) -> UserError {
-    let what = format!(
-        "{} was deleted during the wait for its readiness",
-        subject.title()
-    );
+    let title = subject.title();
+    let what = format!("{title} was deleted during the wait for its readiness");
     let failure = UserError::new(ErrorKind::Kubernetes, what);
     if object["spec"]["ttlSecondsAfterFinished"].is_null() {
         failure

@@ -5,15 +5,13 @@ use serde_json::{Value, json};
 use tracing::Instrument as _;
 
 use super::{
-    apply_task::ApplyTask,
-    creation::{self, ExistingObject},
+    ApplyTask, creation,
     field_takeover::{self, Claim},
 };
 use crate::{
     FIELD_MANAGER, OWNER,
     api::{conflict_path::conflict_path, error::ApiError, error_classify},
     object::{
-        fetch,
         field_ownership::Transfer,
         object_record::{ObjectRecord, PreparedWrite},
         object_ref,
@@ -44,14 +42,15 @@ pub(super) async fn write_and_record(
     let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
     let body = filled.body().and_then(Value::as_object);
     let (Some(desired), Some(body)) = (&task.planned.item.desired, body) else {
-        return Err(UserError::new(
-            ErrorKind::Internal,
-            "the plan writes an object and has no object to write",
-        ));
+        let what = "the plan writes an object and has no object to write";
+        return Err(UserError::new(ErrorKind::Internal, what));
     };
-    let copy = WrittenBody {
+    let copy = SecretBody {
         body: Value::Object(body.clone()),
-        secret: filled.paths(),
+        paths: filled
+            .filled
+            .as_ref()
+            .map_or_else(Vec::new, |filled| filled.paths.clone()),
     };
     let prepared = filled.prepared;
     // The server may quote these values in its refusal, so they are collected for masking.
@@ -73,11 +72,11 @@ pub(super) async fn write_and_record(
     Ok((live, recorded))
 }
 
-/// The object to write, with the values of its secret references, which are overwritten in memory on drop.
+/// The object to write.
 pub(super) struct FilledBody<'a> {
     prepared: &'a PreparedWrite,
-    /// The object with the values of its secret references, and the paths of these values.
-    filled: Option<(Value, Vec<&'a FieldPath>)>,
+    /// The object with the values of its secret references, if it has any.
+    filled: Option<SecretBody<'a>>,
 }
 
 impl<'a> FilledBody<'a> {
@@ -90,42 +89,26 @@ impl<'a> FilledBody<'a> {
         if let (Some(references), Some(body), Some(resolver)) = parts {
             let mut body = body.clone();
             let paths = references.fill_in(resolver, &mut body).await?;
-            whole.filled = Some((body, paths));
+            whole.filled = Some(SecretBody { body, paths });
         }
         Ok(whole)
     }
 
     fn body(&self) -> Option<&Value> {
-        let filled = self.filled.as_ref().map(|(body, _)| body);
+        let filled = self.filled.as_ref().map(|filled| &filled.body);
         filled.or(self.prepared.body.as_ref())
     }
 }
 
-impl FilledBody<'_> {
-    /// Returns the paths of the values.
-    fn paths(&self) -> Vec<&FieldPath> {
-        self.filled.iter().flat_map(|(_, paths)| paths).copied().collect()
-    }
-}
-
-/// The copy of an object that is sent. The values of secret references in it are overwritten in memory on
-/// drop.
-struct WrittenBody<'a> {
+/// An object with values of secret references at these paths, which are overwritten in memory on drop.
+struct SecretBody<'a> {
     body: Value,
-    secret: Vec<&'a FieldPath>,
+    paths: Vec<&'a FieldPath>,
 }
 
-impl Drop for WrittenBody<'_> {
+impl Drop for SecretBody<'_> {
     fn drop(&mut self) {
-        zeroize_texts(&mut self.body, self.secret.iter().copied());
-    }
-}
-
-impl Drop for FilledBody<'_> {
-    fn drop(&mut self) {
-        if let Some((body, paths)) = &mut self.filled {
-            zeroize_texts(body, paths.iter().copied());
-        }
+        zeroize_texts(&mut self.body, self.paths.iter().copied());
     }
 }
 
@@ -134,7 +117,7 @@ impl Drop for FilledBody<'_> {
 async fn write(
     task: ApplyTask<'_>,
     prepared: &PreparedWrite,
-    mut body: WrittenBody<'_>,
+    mut body: SecretBody<'_>,
     mut seen: Option<Precondition>,
 ) -> Result<Value, UserError> {
     let ApplyTask { subject, of, .. } = task;
@@ -190,18 +173,15 @@ async fn write(
                 Some(now.ok_or_else(|| precondition::another_object(subject, "it is gone"))?)
             }
             None if error.is_code(409) && attempt < precondition::TRIES => {
-                match creation::classify_existing(subject, of, stack, item.is_shared()).await? {
+                let existing = creation::find_existing(subject, of, stack, item.is_shared()).await?;
+                if existing.is_none() {
                     // The server also returns this if others use a quota at the same time, so the write is
                     // repeated.
-                    ExistingObject::Nothing => {
-                        let pause = std::time::Duration::from_millis(100) * attempt;
-                        tokio::time::sleep(pause)
-                            .instrument(spans::wait("another try"))
-                            .await;
-                        None
-                    }
-                    ExistingObject::Ours(seen) | ExistingObject::Shared(seen) => Some(seen),
+                    let pause = std::time::Duration::from_millis(100) * attempt;
+                    let waited = tokio::time::sleep(pause).instrument(spans::wait("another try"));
+                    waited.await;
                 }
+                existing
             }
             _ if error_classify::is_another_object(&error) => {
                 return Err(precondition::another_object(subject, &error));
@@ -231,13 +211,11 @@ async fn take_over(
     if prepared.blocking.is_empty() {
         return Ok(seen);
     }
-    let live = fetch::get(&subject.cluster, of, &subject.name).await?;
-    let live = live.ok_or_else(|| precondition::another_object(subject, "it is gone"))?;
+    let live = precondition::read_again(subject, of).await?;
     let request = dry_run::request(of, &subject.name, body, prepared.force, true);
     let asked = dry_run::send(&subject.cluster, of, &request, &task.planned.item.needs).await;
     let becomes = asked.map_err(|error| subject.refusal(&error))?.value;
-    let ignored = &task.scope.ignore;
-    let is_ignored = |path: &FieldPath| ignored.iter().any(|ignored| path.is_within(ignored));
+    let is_ignored = |path: &FieldPath| task.scope.ignore.iter().any(|ignored| path.is_within(ignored));
     let fields = Transfer::between(FIELD_MANAGER, &live, &becomes, is_ignored).claim;
     let claim = Claim {
         fields: &fields,
@@ -247,19 +225,16 @@ async fn take_over(
 }
 
 fn takeover_conflict(subject: &PlanItem, error: &ApiError) -> UserError {
-    let fields: Vec<_> = error
+    let fields = error
         .conflicts()
-        .iter()
-        .map(|cause| conflict_path(&cause.field))
-        .collect();
-    UserError::new(
-        ErrorKind::Kubernetes,
-        format!(
-            "{}: another field manager took over {} after the plan: {}",
-            subject.title(),
-            fields.join(", "),
-            chain(error)
-        ),
-    )
-    .hint("run the command again: the new plan shows who owns the fields")
+        .into_iter()
+        .map(|cause| conflict_path(&cause.field));
+    let what = format!(
+        "{}: another field manager took over {} after the plan: {}",
+        subject.title(),
+        fields.collect::<Vec<_>>().join(", "),
+        chain(error)
+    );
+    UserError::new(ErrorKind::Kubernetes, what)
+        .hint("run the command again: the new plan shows who owns the fields")
 }

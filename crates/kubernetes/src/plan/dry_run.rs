@@ -10,7 +10,7 @@ use super::super::{
         cluster::Cluster,
         conflict_path::conflict_path,
         discovery::ResourceType,
-        error::{ApiError, StatusCause},
+        error::ApiError,
         error_classify,
         options::Conflicts,
     },
@@ -43,7 +43,7 @@ fn request_as(
     force: bool,
     dry: bool,
 ) -> ApiRequest {
-    let mut request = ApiRequest::get(of.object(name.namespace(), &name.name))
+    let mut request = ApiRequest::get(of.path(name))
         .query("fieldManager", manager)
         .query("fieldValidation", "Strict")
         .applied(body);
@@ -92,29 +92,25 @@ pub(crate) fn may_pass(error: &ApiError, of: &ResourceType, needs: &Needs) -> bo
         }
 }
 
-/// The server's response, and the request that led to it.
+/// A dry-run that was sent, as an apply would be.
 #[derive(Debug)]
-pub(crate) struct DryRunResponse {
-    pub answer: ApiResponse,
+pub(crate) struct SentDryRun {
     /// True if fields of other managers are taken over.
     pub force: bool,
     /// The object that was sent, without the fields that are left to other managers.
     pub body: Value,
     /// Notes for the reader of the plan.
     pub notes: Vec<String>,
+}
+
+/// The server's response, and the request that led to it.
+#[derive(Debug)]
+pub(crate) struct DryRunResponse {
+    pub answer: ApiResponse,
+    pub sent: SentDryRun,
     /// The fields outside the Spec that this change removes, because the server refuses the Spec because of
     /// them.
     pub blocking: Vec<BlockingField>,
-}
-
-/// A refused dry-run, with the request that an apply would send.
-#[derive(Debug)]
-pub(crate) struct RefusedDryRun {
-    pub error: ApiError,
-    /// True if fields of other managers are taken over.
-    pub force: bool,
-    pub body: Value,
-    pub notes: Vec<String>,
 }
 
 /// Reasons why a dry-run failed.
@@ -123,7 +119,7 @@ pub(crate) enum DryRunRefusal {
     /// Other managers own fields, and the policy is to stop. Each with path and owner.
     Conflicts(Vec<(FieldPath, String)>),
     /// Any other error.
-    Api(Box<RefusedDryRun>),
+    Api(Box<(ApiError, SentDryRun)>),
 }
 
 /// The rules for fields that other managers own.
@@ -143,61 +139,41 @@ pub(crate) async fn ask(
     cluster: &Cluster,
     of: &ResourceType,
     name: &ObjectRef,
-    mut body: Value,
+    body: Value,
     ownership: &Ownership<'_>,
     needs: &Needs,
 ) -> Result<DryRunResponse, DryRunRefusal> {
-    let first = send(
-        cluster,
-        of,
-        &request_as(ownership.manager, of, name, &body, ownership.adopting, true),
-        needs,
-    )
-    .await;
-    let error = match first {
-        Ok(answer) => {
-            return Ok(DryRunResponse {
-                answer,
-                force: ownership.adopting,
-                body,
-                notes: Vec::new(),
-                blocking: Vec::new(),
-            });
-        }
-        Err(error) => error,
+    let mut sent = SentDryRun {
+        force: ownership.adopting,
+        body,
+        notes: Vec::new(),
     };
-    let conflicts: Vec<StatusCause> = error.conflicts().into_iter().cloned().collect();
-    if conflicts.is_empty() {
-        return Err(DryRunRefusal::Api(Box::new(RefusedDryRun {
-            error,
-            force: ownership.adopting,
-            body,
-            notes: Vec::new(),
-        })));
-    }
+    let request = request_as(ownership.manager, of, name, &sent.body, sent.force, true);
+    let error = match send(cluster, of, &request, needs).await {
+        Err(error) if !error.conflicts().is_empty() => error,
+        answer => return answered(answer, sent),
+    };
     // The server names the fields that other managers own. The policy decides about each of them, and the
     // request is then sent once more.
     let mut stopped = Vec::new();
-    let mut notes = Vec::new();
-    for cause in &conflicts {
+    let prior = ownership.prior.cloned().map(Value::Object);
+    let SentDryRun { force, body, notes } = &mut sent;
+    for cause in error.conflicts() {
         let path = conflict_path(&cause.field);
         let owner = conflict_owner(&cause.message);
         if is_autoscaler(&cause.message, &path) {
-            remove(&mut body, &path);
+            remove(body, &path);
             notes.push(format!(
                 "`{path}` is left to the autoscaler, which scaled it last"
             ));
             continue;
         }
-        let ours_before = ownership.prior.is_some_and(|prior| {
-            let prior = Value::Object(prior.clone());
-            path.get(&prior).is_some()
-        });
+        let ours_before = prior.as_ref().is_some_and(|prior| path.get(prior).is_some());
         match ownership.policy {
             Conflicts::Restore | Conflicts::Write if ours_before => {}
             Conflicts::Write => notes.push(format!("`{path}` is taken over from `{owner}`")),
             Conflicts::Leave => {
-                remove(&mut body, &path);
+                remove(body, &path);
                 notes.push(format!("`{path}` is left to `{owner}`"));
             }
             Conflicts::Restore | Conflicts::Stop => stopped.push((path, owner)),
@@ -208,21 +184,22 @@ pub(crate) async fn ask(
         return Err(DryRunRefusal::Conflicts(stopped));
     }
     notes.sort();
-    let request = request_as(ownership.manager, of, name, &body, true, true);
-    match cluster.api.call(&request).await {
+    *force = true;
+    let request = request_as(ownership.manager, of, name, body, true, true);
+    answered(cluster.api.call(&request).await, sent)
+}
+
+fn answered(
+    answer: Result<ApiResponse, ApiError>,
+    sent: SentDryRun,
+) -> Result<DryRunResponse, DryRunRefusal> {
+    match answer {
         Ok(answer) => Ok(DryRunResponse {
             answer,
-            force: true,
-            body,
-            notes,
+            sent,
             blocking: Vec::new(),
         }),
-        Err(error) => Err(DryRunRefusal::Api(Box::new(RefusedDryRun {
-            error,
-            force: true,
-            body,
-            notes,
-        }))),
+        Err(error) => Err(DryRunRefusal::Api(Box::new((error, sent)))),
     }
 }
 

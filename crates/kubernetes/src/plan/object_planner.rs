@@ -126,11 +126,12 @@ pub(super) type TrueDesired = Option<Map<String, Value>>;
 pub(super) fn unchanged(recorded: Option<Recorded>, truth: TrueDesired) -> DraftPlan {
     let mut draft = DraftPlan::new(Action::Unchanged);
     draft.validated = Validation::Server;
-    draft.truth.desired = truth.filter(|truth| {
+    let is_as_recorded = |truth: &Map<String, Value>| {
         recorded
             .as_ref()
-            .is_none_or(|recorded| *recorded.attributes != *truth)
-    });
+            .is_some_and(|recorded| *recorded.attributes == *truth)
+    };
+    draft.truth.desired = truth.filter(|truth| !is_as_recorded(truth));
     draft.recorded = recorded;
     draft
 }
@@ -162,11 +163,9 @@ impl ObjectPlanner<'_> {
         lifted_by: Vec<ResourceId>,
     ) {
         let before: Vec<_> = lifted_by.iter().map(|id| format!("`{id}`")).collect();
-        let before = before.join(", ");
-        draft.notes.push(format!(
-            "not validated yet: the server refuses it until {before} is applied ({})",
-            chain(error)
-        ));
+        let (before, says) = (before.join(", "), chain(error));
+        let note = format!("not validated yet: the server refuses it until {before} is applied ({says})");
+        draft.notes.push(note);
         draft.refusal = Some(ServerRefusal {
             failure: subject.refusal(error),
             lifted_by,
@@ -224,37 +223,34 @@ impl ObjectPlanner<'_> {
             // A note may quote the server, which may quote secret values.
             .map(|note| self.runtime.secrets.mask(note))
             .collect();
+        let sensitive = draft
+            .expected
+            .as_ref()
+            .map(|expected| subject.secret_texts(expected));
         PlannedResource {
-            public,
             truth: draft.truth,
             recorded: draft.recorded,
             foreign: draft.foreign,
             protected: draft.protected,
             unready: draft.action == Action::Unchanged && item.prior.as_ref().is_some_and(is_unready),
-            health: None,
             provisional: draft.provisional,
-            sensitive: draft
-                .expected
-                .as_ref()
-                .map(|expected| subject.secret_texts(expected))
-                .unwrap_or_default(),
-            sensitive_paths: Value::Null,
+            sensitive: sensitive.unwrap_or_default(),
             // Kept only if other resources refer to the object, to save memory in a large stack.
             expected: draft.expected.filter(|_| self.scope.read.contains(&item.id)),
             preparation: Preparation::new(draft.write),
-            item,
+            ..PlannedResource::new(item, public)
         }
     }
 
     /// Returns true if the namespace is known to be missing.
     pub(super) fn lacks_namespace(&self, subject: &PlanItem) -> bool {
         let absent = self.absent.lock().expect("no panic while the lock is held");
-        absent.contains(&(subject.cluster.api.name.clone(), subject.name.namespace.clone()))
+        absent.contains(&subject.namespace_key())
     }
 
     pub(super) fn note_absent_namespace(&self, subject: &PlanItem) {
         let mut absent = self.absent.lock().expect("no panic while the lock is held");
-        absent.insert((subject.cluster.api.name.clone(), subject.name.namespace.clone()));
+        absent.insert(subject.namespace_key());
     }
 
     /// Returns true if the item is shared in its project, and another stack of the project owns the live object.
@@ -268,11 +264,6 @@ impl ObjectPlanner<'_> {
     pub(super) fn body(&self, item: &Item, owner: &str) -> Map<String, Value> {
         let desired = item.desired.as_ref().map(|d| d.attributes.clone());
         sent(desired.unwrap_or_default(), owner)
-    }
-
-    /// Returns the object to send, with this stack as its owner.
-    pub(super) fn sent(&self, body: Map<String, Value>) -> Map<String, Value> {
-        sent(body, self.scope.stack.as_str())
     }
 
     /// Returns the owner of the object: a stack of the same project that created it and shares it, or else
@@ -373,22 +364,13 @@ pub(crate) fn record(
     recorded
 }
 
-pub(super) fn recorded_uid(prior: &Recorded) -> Option<String> {
-    ObjectRecord::from_recorded(prior)?.uid
-}
-
 pub(super) fn check_protected(subject: &PlanItem, live: &Value, what: &str) -> Result<(), UserError> {
     if object_ref::annotation(live, PROTECT) != Some("true") {
         return Ok(());
     }
-    Err(UserError::new(
-        ErrorKind::Policy,
-        format!(
-            "{} would be {what}, but its annotation `{PROTECT}` forbids it",
-            subject.title()
-        ),
-    )
-    .hint(format!(
+    let title = subject.title();
+    let what = format!("{title} would be {what}, but its annotation `{PROTECT}` forbids it");
+    Err(UserError::new(ErrorKind::Policy, what).hint(format!(
         "to allow that, set `{PROTECT}: \"false\"` in a change of its own first"
     )))
 }

@@ -12,12 +12,16 @@ mod update;
 use serde_json::Value;
 
 use super::{
-    object_planner::{DraftPlan, ObjectPlanner, ServerRefusal, check_protected, recorded_uid, unchanged},
+    object_planner::{DraftPlan, ObjectPlanner, ServerRefusal, check_protected, unchanged},
     prefilter::PlanTask,
 };
 use crate::{
     KEEP, OWNER,
-    object::{completed_jobs, object_diff, object_ref, plan_item::PlanItem, precondition::Precondition},
+    api::discovery::items,
+    object::{
+        completed_jobs, object_diff, object_record::ObjectRecord, object_ref, plan_item::PlanItem,
+        precondition::Precondition,
+    },
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -76,13 +80,9 @@ impl ObjectPlanner<'_> {
         if item.desired.is_some()
             && let Some(from) = moved.filter(|from| **from != subject.cluster.api.name)
         {
-            return Err(UserError::new(
-                ErrorKind::Spec,
-                format!(
-                    "`{}` would move from cluster `{from}` to `{}`",
-                    item.id, subject.cluster.api.name
-                ),
-            )
+            let (id, to) = (&item.id, &subject.cluster.api.name);
+            let what = format!("`{id}` would move from cluster `{from}` to `{to}`");
+            return Err(UserError::new(ErrorKind::Spec, what)
             .with_resource(&item.id)
             .hint(format!(
                 "if both names mean one cluster: call it `{from}` under `clusters` in konverge.yaml, as `{from}: {{context: …}}`"
@@ -110,13 +110,11 @@ impl ObjectPlanner<'_> {
             }
             (Some(_), live) if live.as_ref().is_some_and(is_ending) || holder.is_some() => {
                 let mut draft = self.create_later(&item, &subject);
-                draft.notes.push(match (holder, &live) {
-                    (Some(holder), _) => {
-                        format!(
-                            "its {holder} is being deleted with everything inside; it is created afterwards"
-                        )
-                    }
-                    (None, live) => ending_note(live.as_ref().unwrap_or(&Value::Null)),
+                draft.notes.push(match holder {
+                    Some(holder) => format!(
+                        "its {holder} is being deleted with everything inside; it is created afterwards"
+                    ),
+                    None => ending_note(live.as_ref().unwrap_or(&Value::Null)),
                 });
                 draft.write.ending =
                     live.and_then(|live| live["metadata"]["uid"].as_str().map(str::to_owned));
@@ -127,15 +125,13 @@ impl ObjectPlanner<'_> {
                 // An object of another stack is planned too. The engine decides later if that stack releases
                 // it.
                 let foreign = self.foreign(&item, &subject, &live);
-                let mut draft =
-                    self.update(&item, &subject, &live)
-                        .await
-                        .map_err(|failure| match &foreign {
-                            Some(Foreign { owner, .. }) => {
-                                failure.hint(format!("it belongs to stack `{}`", owner.escape_debug()))
-                            }
-                            None => failure,
-                        })?;
+                let updated = self.update(&item, &subject, &live).await;
+                let mut draft = updated.map_err(|failure| match &foreign {
+                    Some(Foreign { owner, .. }) => {
+                        failure.hint(format!("it belongs to stack `{}`", owner.escape_debug()))
+                    }
+                    None => failure,
+                })?;
                 draft.foreign = foreign;
                 if draft.action == Action::Unchanged {
                     draft.expected = Some(live);
@@ -156,10 +152,8 @@ impl ObjectPlanner<'_> {
         let owner = object_ref::annotation(live, OWNER)
             .filter(|owner| *owner != stack && !self.scope.was(owner) && !shares())?;
         let name = owner.escape_debug();
-        let refusal = UserError::new(
-            ErrorKind::Policy,
-            format!("{} belongs to stack `{name}`", subject.title()),
-        )
+        let what = format!("{} belongs to stack `{name}`", subject.title());
+        let refusal = UserError::new(ErrorKind::Policy, what)
         .hint(format!(
             "remove the object from one of the two stacks; to move it here, remove it from `{name}` in the same change, or apply \
              that change to `{name}` first"
@@ -212,7 +206,7 @@ impl ObjectPlanner<'_> {
         if was_never_ours(item, live) {
             return Some("another actor created it; this stack only intended to".to_owned());
         }
-        let recorded = item.prior.as_ref().and_then(recorded_uid);
+        let recorded = item.prior.as_ref().and_then(ObjectRecord::uid_of);
         match (recorded, live["metadata"]["uid"].as_str()) {
             (Some(recorded), Some(uid)) if recorded != uid => Some(
                 "it was recreated by somebody else, and its owner annotation does not name this stack"
@@ -240,23 +234,20 @@ impl ObjectPlanner<'_> {
 
 /// Returns the error for an object whose API does not respond, so that nobody knows if it exists.
 pub(crate) fn unreadable_error(subject: &PlanItem, silent: &str) -> UserError {
-    UserError::new(
-        ErrorKind::Kubernetes,
-        format!(
-            "cannot check whether {} still exists: the API `{silent}` does not answer on cluster `{}`",
-            subject.title(),
-            subject.cluster.api.name
-        ),
-    )
-    .hint("run `kubectl get apiservices` to see why; run this command again when the API answers")
-    .hint("if that API is gone for good, delete its APIService: Konverge then forgets its records")
+    let (title, cluster) = (subject.title(), &subject.cluster.api.name);
+    let what = format!(
+        "cannot check whether {title} still exists: the API `{silent}` does not answer on cluster `{cluster}`"
+    );
+    UserError::new(ErrorKind::Kubernetes, what)
+        .hint("run `kubectl get apiservices` to see why; run this command again when the API answers")
+        .hint("if that API is gone for good, delete its APIService: Konverge then forgets its records")
 }
 
 /// Returns true if the record is only an intent, whose write may have failed, and the live object has no
 /// owner: then somebody else created the object. A record imported from Kusion has no private data; its
 /// object belongs to the stack.
 fn was_never_ours(item: &Item, live: &Value) -> bool {
-    let only_meant = |prior: &Recorded| !prior.private.is_none() && recorded_uid(prior).is_none();
+    let only_meant = |prior: &Recorded| !prior.private.is_none() && ObjectRecord::uid_of(prior).is_none();
     item.prior.as_ref().is_some_and(only_meant) && object_ref::annotation(live, OWNER).is_none()
 }
 
@@ -265,12 +256,8 @@ fn is_ending(live: &Value) -> bool {
 }
 
 fn ending_note(live: &Value) -> String {
-    let finalizers: Vec<_> = live["metadata"]["finalizers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let finalizers = items(&live["metadata"]["finalizers"]).filter_map(Value::as_str);
+    let finalizers: Vec<_> = finalizers.collect();
     let held = if finalizers.is_empty() {
         String::new()
     } else {

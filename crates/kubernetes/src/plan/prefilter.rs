@@ -3,10 +3,10 @@
 
 use std::{borrow::Cow, collections::HashMap, num::NonZero, sync::Arc, thread};
 
-use super::object_planner::{ObjectPlanner, TrueDesired, unchanged, without_owner};
+use super::object_planner::{ObjectPlanner, TrueDesired, sent, unchanged, without_owner};
 use crate::{
     FIELD_MANAGER, OWNER,
-    api::{cluster::Cluster, discovery::ResourceType, json_ref::JsonRef, noop_guard::Guard},
+    api::{json_ref::JsonRef, noop_guard::Guard},
     object::{
         controller_values,
         crd_validation::Check,
@@ -27,105 +27,62 @@ use konverge_secrets::{mask_object_at, mask_secret_data_at};
 /// The minimum number of tasks per thread.
 const WORTH_A_THREAD: usize = 100;
 
-/// The guards of each type. All objects of a type share its guards.
-#[derive(Default)]
-struct Guards(Vec<OfType>);
-
-struct OfType {
-    cluster: Arc<Cluster>,
-    of: Arc<ResourceType>,
-    /// The guards by namespace, or under the empty name if the namespace does not matter.
-    guards: HashMap<String, Guard>,
-    by_namespace: bool,
-}
-
-impl Guards {
-    /// Queries the missing guards of an item.
-    async fn prepare(&mut self, subject: &PlanItem) -> Result<(), UserError> {
-        let Some(of) = &subject.of else { return Ok(()) };
-        let place = match self.place(subject, of) {
-            Some(place) => place,
-            None => {
-                self.0.push(OfType {
-                    cluster: Arc::clone(&subject.cluster),
-                    of: Arc::clone(of),
-                    guards: HashMap::new(),
-                    by_namespace: subject.cluster.is_by_namespace(of).await?,
-                });
-                self.0.len() - 1
-            }
+/// Queries the guards of objects that the stack has applied. All objects of a type share them, and in each
+/// namespace if that matters.
+async fn add_guards(tasks: &mut [PlanTask]) -> Result<(), UserError> {
+    let mut known: HashMap<_, Arc<Guard>> = HashMap::new();
+    for PlanTask {
+        item,
+        subject,
+        raw,
+        guard,
+        ..
+    } in tasks
+    {
+        let (Some(of), Some(_), Some(_)) = (&subject.of, raw, &item.prior) else {
+            continue;
         };
-        let known = &mut self.0[place];
-        let namespace = known.namespace(subject);
-        if !known.guards.contains_key(namespace) {
-            let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
-            known.guards.insert(namespace.to_owned(), guard);
-        }
-        Ok(())
+        let (cluster, namespace) = (&subject.cluster, subject.name.namespace());
+        let by_namespace = cluster.is_by_namespace(of).await?;
+        let key = (&cluster.api.name, of, namespace.filter(|_| by_namespace));
+        let found = match known.get(&key) {
+            Some(found) => Arc::clone(found),
+            None => Arc::new(cluster.guard(of, namespace).await?),
+        };
+        *guard = Some(Arc::clone(known.entry(key).or_insert(found)));
     }
-
-    fn place(&self, subject: &PlanItem, of: &Arc<ResourceType>) -> Option<usize> {
-        let mut types = self.0.iter();
-        types.position(|one| Arc::ptr_eq(&one.cluster, &subject.cluster) && Arc::ptr_eq(&one.of, of))
-    }
-
-    fn guard_for(&self, subject: &PlanItem) -> Option<&Guard> {
-        let one = &self.0[self.place(subject, subject.of.as_ref()?)?];
-        one.guards.get(one.namespace(subject))
-    }
-}
-
-impl OfType {
-    fn namespace<'s>(&self, subject: &'s PlanItem) -> &'s str {
-        if self.by_namespace {
-            &subject.name.namespace
-        } else {
-            ""
-        }
-    }
+    Ok(())
 }
 
 impl ObjectPlanner<'_> {
     /// Tries to prove each task unchanged; the others stay open. The results have the order of the tasks.
-    pub(super) async fn prove_all(&self, tasks: Vec<PlanTask>) -> Result<Vec<Proof>, UserError> {
-        let mut guards = Guards::default();
-        for PlanTask {
-            subject, item, raw, ..
-        } in &tasks
-        {
-            if raw.is_some() && item.prior.is_some() {
-                guards.prepare(subject).await?;
-            }
-        }
+    pub(super) async fn prove_all(&self, mut tasks: Vec<PlanTask>) -> Result<Vec<Proof>, UserError> {
+        add_guards(&mut tasks).await?;
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let share = tasks.len().div_ceil(cores).max(WORTH_A_THREAD);
         if tasks.len() <= share {
-            return tasks.into_iter().map(|task| self.prove(task, &guards)).collect();
+            return tasks.into_iter().map(|task| self.prove(task)).collect();
         }
         let mut tasks = tasks.into_iter();
         let shares = std::iter::from_fn(|| {
             let share: Vec<PlanTask> = tasks.by_ref().take(share).collect();
             (!share.is_empty()).then_some(share)
         });
-        let guards = &guards;
         let prove = |share: Vec<PlanTask>| -> Result<Vec<Proof>, UserError> {
-            share.into_iter().map(|task| self.prove(task, guards)).collect()
+            share.into_iter().map(|task| self.prove(task)).collect()
         };
         thread::scope(|scope| {
             let threads: Vec<_> = shares.map(|share| scope.spawn(move || prove(share))).collect();
             let mut proofs = Vec::new();
             for thread in threads {
-                proofs.extend(
-                    thread
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
-                );
+                let proven = thread.join();
+                proofs.extend(proven.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
             }
             Ok(proofs)
         })
     }
 
-    fn prove(&self, mut task: PlanTask, guards: &Guards) -> Result<Proof, UserError> {
+    fn prove(&self, mut task: PlanTask) -> Result<Proof, UserError> {
         // A live Job proves nothing about a hook, whose recorded runs decide. A live object in a Namespace or
         // definition that is being deleted proves nothing either.
         let is_hook = self.scope.hooks.contains_key(&task.item.id);
@@ -133,7 +90,7 @@ impl ObjectPlanner<'_> {
         if is_hook || is_ending() || self.may_be_refused(&task)? {
             return Ok(Proof::Open(Box::new(task)));
         }
-        let Some((recorded, truth)) = self.prove_noop(&mut task, guards)? else {
+        let Some((recorded, truth)) = self.prove_noop(&mut task)? else {
             return Ok(Proof::Open(Box::new(task)));
         };
         let mut draft = unchanged(Some(recorded), truth);
@@ -162,16 +119,15 @@ impl ObjectPlanner<'_> {
     /// Returns the record of an object if applying the object provably changes nothing, and its attributes
     /// for policy rules, if they differ from the record. The desired object is then dropped, because it is
     /// not sent.
-    fn prove_noop(
-        &self,
-        task: &mut PlanTask,
-        guards: &Guards,
-    ) -> Result<Option<(Recorded, TrueDesired)>, UserError> {
+    fn prove_noop(&self, task: &mut PlanTask) -> Result<Option<(Recorded, TrueDesired)>, UserError> {
         let PlanTask {
-            item, subject, raw, ..
+            item,
+            subject,
+            raw,
+            guard,
+            ..
         } = task;
-        let (Some(raw), Some(guard)) = (raw, guards.guard_for(subject).filter(|guard| !guard.is_void()))
-        else {
+        let (Some(raw), Some(guard)) = (raw, guard.as_deref().filter(|guard| !guard.is_void())) else {
             return Ok(None);
         };
         // The proofs compare only entries of Konverge's own field manager, so another one needs the server.
@@ -202,7 +158,7 @@ impl ObjectPlanner<'_> {
         let had_annotations = object_ref::has_annotations(&desired.attributes);
         // The usual object is exactly as recorded, and then needs no masked copy and no hash below.
         let as_recorded = *prior.attributes == desired.attributes && self.scope.ignore.is_empty();
-        let mut body = self.sent(std::mem::take(&mut desired.attributes));
+        let mut body = sent(std::mem::take(&mut desired.attributes), self.scope.stack.as_str());
         let sent = if self.scope.ignore.is_empty() && !controller_values::may_be_filled(&body) {
             Cow::Borrowed(&body)
         } else {
@@ -268,6 +224,8 @@ pub(super) struct PlanTask {
     pub subject: PlanItem,
     /// The live object.
     pub raw: Option<RawObject>,
+    /// The guard of an applied object.
+    pub guard: Option<Arc<Guard>>,
 }
 
 /// The result of the local proof.

@@ -38,7 +38,7 @@ pub(crate) struct AppliedObject<'a> {
 impl AppliedObject<'_> {
     /// Returns true if the applied object still exists.
     fn is_found(&self) -> bool {
-        let recorded = ObjectRecord::from_recorded(self.prior).and_then(|record| record.uid);
+        let recorded = ObjectRecord::uid_of(self.prior);
         let live = self.live.and_then(RawObject::parse);
         let live = live.as_ref().and_then(|live| live.get("metadata"));
         let uid = live.and_then(|metadata| Some(metadata.as_map()?.text("uid")));

@@ -1,6 +1,6 @@
 //! The CEL libraries of Kubernetes for IP addresses and networks.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use cel::{
     Context, Env, ExecutionError, Value as CelValue,
@@ -9,12 +9,11 @@ use cel::{
         types::{CelString, STRING_TYPE, Type},
         value::CowVal,
     },
-    extractors::This,
     objects::Opaque,
 };
 use ipnet::IpNet;
 
-use super::arguments::{CelResult, error, opaque, text};
+use super::arguments::{error, function, method, method_with, opaque, text, wrapped};
 
 type AddressTest = fn(IpAddr) -> bool;
 
@@ -38,13 +37,6 @@ impl Opaque for Network {
     }
 }
 
-/// Adds a function to the context. A name that is already declared keeps its function.
-macro_rules! function {
-    ($context:expr, $name:expr, $function:expr) => {
-        let _ = $context.add_function($name, $function);
-    };
-}
-
 /// Parses an address as the API server does: IPv4 in IPv6 notation is invalid.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.parse().ok()?;
@@ -52,10 +44,15 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     (!is_mapped).then_some(address)
 }
 
+/// Returns the first argument of a function.
+fn first(arguments: &[CowVal<'_, '_>]) -> Result<Option<CelValue>, ExecutionError> {
+    let value = arguments.first();
+    value.map(|value| CelValue::try_from(value.as_ref())).transpose()
+}
+
 /// Converts an address or a network to a string.
 fn printed<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, ExecutionError> {
-    let value = arguments.first().map(|value| CelValue::try_from(value.as_ref()));
-    let value = value.ok_or_else(|| error("string", "it needs a value"))??;
+    let value = first(arguments)?.ok_or_else(|| error("string", "it needs a value"))?;
     let text = match (opaque::<Address>(&value), opaque::<Network>(&value)) {
         (Some(Address(address)), _) => address.to_string(),
         (None, Some(Network(network))) => network.to_string(),
@@ -79,12 +76,16 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 fn address(function: &str, value: &CelValue) -> Result<IpAddr, ExecutionError> {
-    match value {
-        CelValue::String(text) => parse_address(text).ok_or_else(|| error(function, "it needs an address")),
-        value => opaque(value)
-            .map(|Address(address)| address)
-            .ok_or_else(|| error(function, "it needs an address")),
-    }
+    let address = match value {
+        CelValue::String(text) => parse_address(text),
+        value => opaque(value).map(|Address(address)| address),
+    };
+    address.ok_or_else(|| error(function, "it needs an address"))
+}
+
+fn network(function: &str, value: &CelValue) -> Result<IpNet, ExecutionError> {
+    let network = opaque::<Network>(value).map(|Network(network)| network);
+    network.ok_or_else(|| error(function, "it needs a network"))
 }
 
 /// Declares the functions whose name also exists for another type.
@@ -94,35 +95,18 @@ pub(super) fn declare(env: &mut Env) {
         ("cidr_to_string", "net.CIDR", |found| printed(&found)),
     ];
     let _ = env.add_overload("ip", "string_to_ip", vec![STRING_TYPE], |found| {
-        let value = found
-            .first()
-            .map(|value| CelValue::try_from(value.as_ref()))
-            .transpose()?;
-        let address = match &value {
-            Some(CelValue::String(text)) => parse_address(text),
+        let address = match first(&found)? {
+            Some(CelValue::String(text)) => parse_address(&text),
             _ => None,
         };
         let address = address.ok_or_else(|| error("ip", "it is not an address"))?;
-        Ok(CowVal::Owned(
-            CelValue::Opaque(Arc::new(Address(address))).try_into()?,
-        ))
+        Ok(CowVal::Owned(wrapped(Address(address)).try_into()?))
     });
-    let _ = env.add_member_overload(
-        "ip",
-        "cidr_ip",
-        Type::new_opaque_type("net.CIDR"),
-        Vec::new(),
-        |found| {
-            let value = found
-                .first()
-                .map(|value| CelValue::try_from(value.as_ref()))
-                .transpose()?;
-            let network = value.as_ref().and_then(opaque::<Network>);
-            let Network(network) = network.ok_or_else(|| error("ip", "it needs a network"))?;
-            let address = CelValue::Opaque(Arc::new(Address(network.addr())));
-            Ok(CowVal::Owned(address.try_into()?))
-        },
-    );
+    let of_network = Type::new_opaque_type("net.CIDR");
+    let _ = env.add_member_overload("ip", "cidr_ip", of_network, Vec::new(), |found| {
+        let network = network("ip", &first(&found)?.unwrap_or(CelValue::Null))?;
+        Ok(CowVal::Owned(wrapped(Address(network.addr())).try_into()?))
+    });
     for (id, name, function) in texts {
         let _ = env.add_overload("string", id, vec![Type::new_opaque_type(name)], function);
     }
@@ -130,25 +114,20 @@ pub(super) fn declare(env: &mut Env) {
 
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
-    function!(context, "isIP", |value: CelValue| -> CelResult {
-        Ok(CelValue::Bool(parse_address(&text("isIP", &value)?).is_some()))
+    function(context, "isIP", |name, value| {
+        Ok(CelValue::Bool(parse_address(&text(name, value)?).is_some()))
     });
-    function!(context, "ip.isCanonical", |value: CelValue| -> CelResult {
-        let text = text("ip.isCanonical", &value)?;
-        let address = parse_address(&text).ok_or_else(|| error("ip.isCanonical", "it is not an address"))?;
+    function(context, "ip.isCanonical", |name, value| {
+        let text = text(name, value)?;
+        let address = parse_address(&text).ok_or_else(|| error(name, "it is not an address"))?;
         Ok(CelValue::Bool(address.to_string() == *text))
     });
-    function!(context, "family", |This(this): This<CelValue>| -> CelResult {
-        Ok(CelValue::Int(if address("family", &this)?.is_ipv4() {
-            4
-        } else {
-            6
-        }))
+    method(context, "family", |name, this| {
+        let is_v4 = address(name, this)?.is_ipv4();
+        Ok(CelValue::Int(if is_v4 { 4 } else { 6 }))
     });
-    function!(context, "isLoopback", |This(this): This<CelValue>| -> CelResult {
-        Ok(CelValue::Bool(address("isLoopback", &this)?.is_loopback()))
-    });
-    let kinds: [(&'static str, AddressTest); 4] = [
+    let kinds: [(&'static str, AddressTest); 5] = [
+        ("isLoopback", |address| address.is_loopback()),
         ("isUnspecified", |address| address.is_unspecified()),
         ("isLinkLocalMulticast", |address| match address {
             IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
@@ -161,61 +140,42 @@ pub(super) fn add(context: &mut Context) {
             !special && !broadcast && !is_link_local(address)
         }),
     ];
-    for (name, is) in kinds {
-        function!(context, name, move |This(this): This<CelValue>| -> CelResult {
-            Ok(CelValue::Bool(is(address(name, &this)?)))
+    for (kind, is) in kinds {
+        method(context, kind, move |name, this| {
+            Ok(CelValue::Bool(is(address(name, this)?)))
         });
     }
-    function!(context, "isCIDR", |value: CelValue| -> CelResult {
-        Ok(CelValue::Bool(parse_network(&text("isCIDR", &value)?).is_some()))
+    function(context, "isCIDR", |name, value| {
+        Ok(CelValue::Bool(parse_network(&text(name, value)?).is_some()))
     });
-    function!(context, "cidr", |value: CelValue| -> CelResult {
-        let parsed = parse_network(&text("cidr", &value)?);
-        let parsed = parsed.ok_or_else(|| error("cidr", "it is not a network"))?;
-        Ok(CelValue::Opaque(Arc::new(parsed)))
+    function(context, "cidr", |name, value| {
+        let parsed = parse_network(&text(name, value)?);
+        parsed
+            .map(wrapped)
+            .ok_or_else(|| error(name, "it is not a network"))
     });
-    let network = |function: &'static str, value: &CelValue| {
-        let network = opaque::<Network>(value).map(|Network(network)| network);
-        network.ok_or_else(|| error(function, "it needs a network"))
-    };
-    function!(context, "containsIP", move |This(this): This<CelValue>,
-                                           other: CelValue|
-          -> CelResult {
-        let network = network("containsIP", &this)?;
-        Ok(CelValue::Bool(network.contains(&address("containsIP", &other)?)))
+    method_with(context, "containsIP", |name, this, other| {
+        Ok(CelValue::Bool(
+            network(name, this)?.contains(&address(name, other)?),
+        ))
     });
-    function!(context, "containsCIDR", move |This(this): This<CelValue>,
-                                             other: CelValue|
-          -> CelResult {
-        let outer = network("containsCIDR", &this)?;
-        let inner = match &other {
+    method_with(context, "containsCIDR", |name, this, other| {
+        let outer = network(name, this)?;
+        let inner = match other {
             CelValue::String(text) => parse_network(text).map(|Network(network)| network),
-            other => Some(network("containsCIDR", other)?),
+            other => Some(network(name, other)?),
         };
-        let inner = inner.ok_or_else(|| error("containsCIDR", "it is not a network"))?;
+        let inner = inner.ok_or_else(|| error(name, "it is not a network"))?;
         let is_narrower = outer.prefix_len() <= inner.prefix_len();
         Ok(CelValue::Bool(is_narrower && outer.contains(&inner.addr())))
     });
-    function!(
-        context,
-        "masked",
-        move |This(this): This<CelValue>| -> CelResult {
-            Ok(CelValue::Opaque(Arc::new(Network(
-                network("masked", &this)?.trunc(),
-            ))))
-        }
-    );
-    function!(
-        context,
-        "prefixLength",
-        move |This(this): This<CelValue>| -> CelResult {
-            Ok(CelValue::Int(i64::from(
-                network("prefixLength", &this)?.prefix_len(),
-            )))
-        }
-    );
+    method(context, "masked", |name, this| {
+        Ok(wrapped(Network(network(name, this)?.trunc())))
+    });
+    method(context, "prefixLength", |name, this| {
+        Ok(CelValue::Int(network(name, this)?.prefix_len().into()))
+    });
 }
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::{all_fail, all_hold};

@@ -12,7 +12,7 @@ use jiff::civil::Date;
 use regex::Regex;
 
 use super::{
-    arguments::{CelResult, error, opaque, string},
+    arguments::{CelResult, error, opaque, string, wrapped},
     urls::Url,
 };
 
@@ -48,13 +48,13 @@ impl Opaque for Format {
 
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
-    let made = |name: &'static str| CelValue::Opaque(Arc::new(Format(name)));
     for name in NAMES {
-        let _ = context.add_function(&format!("format.{name}"), move || -> CelResult { Ok(made(name)) });
+        let made = move || -> CelResult { Ok(wrapped(Format(name))) };
+        let _ = context.add_function(&format!("format.{name}"), made);
     }
-    let _ = context.add_function("format.named", move |name: Arc<String>| -> CelResult {
+    let _ = context.add_function("format.named", |name: Arc<String>| -> CelResult {
         let known = NAMES.into_iter().find(|known| **known == **name);
-        Ok(optional(known.map(made)))
+        Ok(optional(known.map(|name| wrapped(Format(name)))))
     });
     let _ = context.add_function(
         "validate",
@@ -70,10 +70,7 @@ pub(super) fn add(context: &mut Context) {
 }
 
 fn optional(value: Option<CelValue>) -> CelValue {
-    CelValue::Opaque(Arc::new(match value {
-        Some(value) => OptionalValue::of(value),
-        None => OptionalValue::none(),
-    }))
+    wrapped(value.map_or_else(OptionalValue::none, OptionalValue::of))
 }
 
 impl Format {

@@ -1,23 +1,22 @@
 //! The CEL of Kubernetes: the standard library, its string and list functions, and further libraries. A call of an
 //! unsupported function is an error when the policy is loaded, and then the set denies.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::cmp::Ordering;
 
 use cel::{
     Context, Env, ExecutionError, Value as CelValue,
     common::{
         functions::Function,
-        types::{CelBool, CelInt, CelList, Kind, LIST_TYPE},
+        types::{CelBool, CelInt, Kind, LIST_TYPE},
         value::{CowVal, Val},
     },
     extensions,
-    extractors::This,
     objects::Opaque,
 };
 
 use super::{
     addresses,
-    arguments::{CelResult, error, opaque, text},
+    arguments::{error, function, lists_of, method, method_with, opaque, text, wrapped},
     formats,
     libraries::{self, Version},
     pairs, regex, urls,
@@ -105,11 +104,12 @@ impl Opaque for CelQuantity {
 }
 
 fn parse_quantity(text: &str) -> Option<CelQuantity> {
-    let parsed = Quantity::parse(text)?;
-    Some(CelQuantity {
-        value: parsed.billionths,
-        whole: parsed.is_whole,
-    })
+    let Quantity {
+        billionths: value,
+        is_whole: whole,
+        ..
+    } = Quantity::parse(text)?;
+    Some(CelQuantity { value, whole })
 }
 
 fn quantity(function: &str, value: &CelValue) -> Result<CelQuantity, ExecutionError> {
@@ -131,26 +131,6 @@ pub(crate) fn add(context: &mut Context) {
     regex::add(context);
     urls::add(context);
     formats::add(context);
-}
-
-/// Adds a function to the context. A name of the standard library keeps its function.
-macro_rules! function {
-    ($context:expr, $name:expr, $function:expr) => {
-        let _ = $context.add_function($name, $function);
-    };
-}
-
-/// Returns the items of `N` list arguments.
-fn lists_of<'b, 'v, const N: usize>(
-    function: &str,
-    arguments: &'b [CowVal<'_, 'v>],
-) -> Result<[&'b [Box<dyn Val + 'v>]; N], ExecutionError> {
-    let lists: Option<Vec<_>> = arguments
-        .iter()
-        .map(|value| value.downcast_ref::<CelList>().map(CelList::inner))
-        .collect();
-    let lists = lists.and_then(|lists| lists.try_into().ok());
-    lists.ok_or_else(|| error(function, "it needs a list"))
 }
 
 fn compare(function: &str, one: &dyn Val, two: &dyn Val) -> Result<Ordering, ExecutionError> {
@@ -215,61 +195,41 @@ type Sum = fn(i128, i128) -> Option<i128>;
 type OrderResult = fn(Ordering) -> CelValue;
 
 fn quantities(context: &mut Context) {
-    let make = |value: CelQuantity| CelValue::Opaque(Arc::new(value));
-    function!(context, "isQuantity", |value: CelValue| -> CelResult {
-        Ok(CelValue::Bool(
-            parse_quantity(&text("isQuantity", &value)?).is_some(),
-        ))
+    function(context, "isQuantity", |name, value| {
+        Ok(CelValue::Bool(parse_quantity(&text(name, value)?).is_some()))
     });
-    function!(context, "quantity", move |value: CelValue| -> CelResult {
-        let parsed = parse_quantity(&text("quantity", &value)?);
+    function(context, "quantity", |name, value| {
+        let parsed = parse_quantity(&text(name, value)?);
         parsed
-            .map(make)
-            .ok_or_else(|| error("quantity", "it is not a quantity"))
+            .map(wrapped)
+            .ok_or_else(|| error(name, "it is not a quantity"))
     });
-    function!(context, "sign", |This(this): This<CelValue>| -> CelResult {
-        let sign = quantity("sign", &this)?.value.signum();
+    method(context, "sign", |name, this| {
+        let sign = quantity(name, this)?.value.signum();
         Ok(CelValue::Int(i64::try_from(sign).unwrap_or_default()))
     });
-    function!(context, "isInteger", |This(this): This<CelValue>| -> CelResult {
-        let CelQuantity { value, whole } = quantity("isInteger", &this)?;
+    method(context, "isInteger", |name, this| {
+        let CelQuantity { value, whole } = quantity(name, this)?;
         Ok(CelValue::Bool(whole && i64::try_from(value / UNIT).is_ok()))
     });
-    function!(context, "asInteger", |This(this): This<CelValue>| -> CelResult {
-        let CelQuantity { value, whole } = quantity("asInteger", &this)?;
+    method(context, "asInteger", |name, this| {
+        let CelQuantity { value, whole } = quantity(name, this)?;
         match i64::try_from(value / UNIT) {
             Ok(number) if whole => Ok(CelValue::Int(number)),
-            _ => Err(error("asInteger", "it is not a whole number")),
+            _ => Err(error(name, "it is not a whole number")),
         }
     });
-    let both = |function: &'static str, one: &CelValue, two: &CelValue| -> Result<_, ExecutionError> {
-        Ok((quantity(function, one)?, quantity(function, two)?))
-    };
-    // Semantic versions have comparison functions of the same names.
-    let order = move |function: &'static str, one: &CelValue, two: &CelValue| match (
-        Version::from_cel(one),
-        Version::from_cel(two),
-    ) {
-        (Some(one), Some(two)) => Ok(one.cmp(&two)),
-        _ => both(function, one, two).map(|(one, two)| one.value.cmp(&two.value)),
-    };
-    function!(
-        context,
-        "asApproximateFloat",
-        |This(this): This<CelValue>| -> CelResult {
-            let CelQuantity { value, .. } = quantity("asApproximateFloat", &this)?;
-            Ok(CelValue::Float(value as f64 / UNIT as f64))
-        }
-    );
+    method(context, "asApproximateFloat", |name, this| {
+        let CelQuantity { value, .. } = quantity(name, this)?;
+        Ok(CelValue::Float(value as f64 / UNIT as f64))
+    });
     let sums: [(&'static str, Sum); 2] = [("add", i128::checked_add), ("sub", i128::checked_sub)];
     for (name, sum) in sums {
-        function!(context, name, move |This(this): This<CelValue>,
-                                       other: CelValue|
-              -> CelResult {
-            let (one, two) = both(name, &this, &other)?;
+        method_with(context, name, move |name, this, other| {
+            let (one, two) = (quantity(name, this)?, quantity(name, other)?);
             let whole = one.whole && two.whole;
             sum(one.value, two.value)
-                .map(|value| make(CelQuantity { value, whole }))
+                .map(|value| wrapped(CelQuantity { value, whole }))
                 .ok_or_else(|| error(name, "the quantity is too large"))
         });
     }
@@ -279,10 +239,13 @@ fn quantities(context: &mut Context) {
         ("compareTo", |order| CelValue::Int(order as i64)),
     ];
     for (name, answer) in orders {
-        function!(context, name, move |This(this): This<CelValue>,
-                                       other: CelValue|
-              -> CelResult {
-            order(name, &this, &other).map(answer)
+        // Semantic versions have comparison functions of the same names.
+        method_with(context, name, move |name, this, other| {
+            let order = match (opaque::<Version>(this), opaque::<Version>(other)) {
+                (Some(one), Some(two)) => one.cmp(&two),
+                _ => quantity(name, this)?.value.cmp(&quantity(name, other)?.value),
+            };
+            Ok(answer(order))
         });
     }
 }

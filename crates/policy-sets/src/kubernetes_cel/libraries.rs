@@ -1,19 +1,17 @@
 //! More CEL libraries of Kubernetes: `semver`, `sets`, and positions in lists.
 
-use std::sync::Arc;
-
 use cel::{
     Context, Env, ExecutionError, Value as CelValue,
     common::{
         functions::Function,
-        types::{CelBool, CelInt, CelList, CelOptional, DYN_TYPE, LIST_TYPE},
+        types::{CelBool, CelInt, CelOptional, DYN_TYPE, LIST_TYPE},
         value::{CowVal, Val},
     },
-    extractors::{Arguments, This},
+    extractors::Arguments,
     objects::Opaque,
 };
 
-use super::arguments::{CelResult, error, opaque, text};
+use super::arguments::{CelResult, error, lists_of, method, opaque, text, wrapped};
 use konverge_cel::cel_value::shared_list;
 
 /// More supported functions: sets, semantic versions, URLs, regular expressions, optional values, and the
@@ -27,20 +25,15 @@ pub(super) const KNOWN: &str = "\
 /// Declares list functions whose name also exists for strings.
 pub(super) fn declare(env: &mut Env) {
     // Only a second overload for the same types could fail.
-    let _ = env.add_member_overload(
-        "indexOf",
-        "list.indexOf(dyn)",
-        LIST_TYPE,
-        vec![DYN_TYPE],
-        |found| position(&found, false),
-    );
-    let _ = env.add_member_overload(
-        "lastIndexOf",
-        "list.lastIndexOf(dyn)",
-        LIST_TYPE,
-        vec![DYN_TYPE],
-        |found| position(&found, true),
-    );
+    let of_items: [(&str, &str, Function); 2] = [
+        ("indexOf", "list.indexOf(dyn)", |call| position(&call, false)),
+        ("lastIndexOf", "list.lastIndexOf(dyn)", |call| {
+            position(&call, true)
+        }),
+    ];
+    for (name, id, function) in of_items {
+        let _ = env.add_member_overload(name, id, LIST_TYPE, vec![DYN_TYPE], function);
+    }
     let of_lists: [(&str, Function); 3] = [
         ("first", |call| edge(&call, false)),
         ("last", |call| edge(&call, true)),
@@ -79,19 +72,13 @@ fn sets<'b, 'v>(
     arguments: &[CowVal<'b, 'v>],
     answer: impl Fn(&[Box<dyn Val + 'v>], &[Box<dyn Val + 'v>]) -> bool,
 ) -> Result<CowVal<'b, 'v>, ExecutionError> {
-    let answer = answer(items(arguments)?, items(arguments.get(1..).unwrap_or_default())?);
-    Ok(CowVal::owned(CelBool::from(answer)))
-}
-
-fn items<'b, 'v>(arguments: &'b [CowVal<'_, 'v>]) -> Result<&'b [Box<dyn Val + 'v>], ExecutionError> {
-    let list = arguments.first().and_then(|list| list.downcast_ref::<CelList>());
-    list.map(CelList::inner)
-        .ok_or_else(|| error("list", "it needs a list"))
+    let [one, two] = lists_of("list", arguments)?;
+    Ok(CowVal::owned(CelBool::from(answer(one, two))))
 }
 
 /// Returns the first or the last item of a list, as an optional value.
 fn edge<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'b, 'v>, ExecutionError> {
-    let items = items(arguments)?;
+    let [items] = lists_of("list", arguments)?;
     let item = if last { items.last() } else { items.first() };
     Ok(CowVal::owned(match item {
         Some(item) => CelOptional::of(item.clone()),
@@ -101,8 +88,9 @@ fn edge<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'b, '
 
 /// Returns the values of a list of optional items, without the empty ones.
 fn present<'b, 'v>(arguments: &[CowVal<'b, 'v>]) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [items] = lists_of("list", arguments)?;
     let mut values = Vec::new();
-    for item in items(arguments)? {
+    for item in items {
         let optional = item.downcast_ref::<CelOptional>();
         let optional = optional.ok_or_else(|| error("unwrap", "it needs optional values"))?;
         values.extend(optional.option().map(Val::clone_as_boxed));
@@ -125,11 +113,6 @@ fn position<'b, 'v>(arguments: &[CowVal<'b, 'v>], last: bool) -> Result<CowVal<'
         at += 1;
     }
     Ok(CowVal::owned(CelInt::from(found)))
-}
-
-/// Adds the libraries to a context.
-pub(super) fn add(context: &mut Context) {
-    versions(context);
 }
 
 /// A semantic version as a CEL value.
@@ -170,11 +153,6 @@ impl Version {
         parts.resize(3, "0".to_owned());
         Self::parse(&parts.join("."))
     }
-
-    /// Returns a value as a version; `None` if it has another type.
-    pub(super) fn from_cel(value: &CelValue) -> Option<Self> {
-        opaque(value)
-    }
 }
 
 /// Parses the version in the first argument. The second argument selects loose parsing.
@@ -189,23 +167,25 @@ fn version(function: &str, arguments: &[CelValue]) -> Result<Option<Version>, Ex
     }
 }
 
-fn versions(context: &mut Context) {
+/// Adds the library of versions to a context.
+pub(super) fn add(context: &mut Context) {
     let _ = context.add_function("isSemver", |Arguments(all): Arguments| -> CelResult {
         Ok(CelValue::Bool(version("isSemver", &all)?.is_some()))
     });
     let _ = context.add_function("semver", |Arguments(all): Arguments| -> CelResult {
-        let found = version("semver", &all)?.ok_or_else(|| error("semver", "it is not a version"))?;
-        Ok(CelValue::Opaque(Arc::new(found)))
+        let found = version("semver", &all)?;
+        found
+            .map(wrapped)
+            .ok_or_else(|| error("semver", "it is not a version"))
     });
-    for (at, name) in ["major", "minor", "patch"].into_iter().enumerate() {
-        let part = move |This(this): This<CelValue>| -> CelResult {
-            let Version(version) =
-                Version::from_cel(&this).ok_or_else(|| error(name, "it needs a version"))?;
-            let number = i64::try_from([version.major, version.minor, version.patch][at])
-                .map_err(|_| error(name, "integer overflow"))?;
-            Ok(CelValue::Int(number))
-        };
-        let _ = context.add_function(name, part);
+    for (at, part) in ["major", "minor", "patch"].into_iter().enumerate() {
+        method(context, part, move |name, this| {
+            let Version(version) = opaque(this).ok_or_else(|| error(name, "it needs a version"))?;
+            let number = i64::try_from([version.major, version.minor, version.patch][at]);
+            Ok(CelValue::Int(
+                number.map_err(|_| error(name, "integer overflow"))?,
+            ))
+        });
     }
 }
 

@@ -14,6 +14,7 @@ use cel::{
     parser::{Macro, MacroExprHelper, ParseError},
 };
 
+use super::arguments::lists_of;
 use konverge_cel::cel_value::{shared_list, shared_map};
 
 /// The names of the loop variable and of the accumulator. No identifier in an expression can contain `@`, so they
@@ -31,17 +32,15 @@ pub(super) fn declare(env: &mut Env) {
     let _ = env.add_overload("@pairs", "pairs", vec![DYN_TYPE], pairs);
     let _ = env.add_overload("@map", "map_of_pairs", vec![LIST_TYPE], map_of_pairs);
     let _ = env.add_overload("@merged", "merged", vec![LIST_TYPE], merged);
-    for (name, takes) in [("all", 3), ("exists", 3), ("existsOne", 3), ("exists_one", 3)] {
+    let tests = ["all", "exists", "existsOne", "exists_one"].map(|name| (name, 3));
+    let transformations = ["transformList", "transformMap", "transformMapEntry"];
+    let transformations = transformations
+        .into_iter()
+        .flat_map(|name| [(name, 3), (name, 4)]);
+    for (name, takes) in tests.into_iter().chain(transformations) {
         let _ = env.add_macro(Macro::receiver(name, takes, move |helper, target, parts| {
             loop_of(helper, name, target, parts)
         }));
-    }
-    for name in ["transformList", "transformMap", "transformMapEntry"] {
-        for takes in [3, 4] {
-            let _ = env.add_macro(Macro::receiver(name, takes, move |helper, target, parts| {
-                loop_of(helper, name, target, parts)
-            }));
-        }
     }
 }
 
@@ -64,10 +63,6 @@ fn loop_of(
     let names = [variable(helper, key)?, variable(helper, value)?];
     let body = with_pair(helper, &names, body);
     let result = |helper: Helper| ident(helper, RESULT);
-    let yes = |helper: Helper| helper.next_expr(Expr::Literal(LiteralValue::Boolean(true.into())));
-    let no = |helper: Helper| helper.next_expr(Expr::Literal(LiteralValue::Boolean(false.into())));
-    let number =
-        |helper: Helper, number: i64| helper.next_expr(Expr::Literal(LiteralValue::Int(number.into())));
     // Each loop expands as in CEL's specification: a start value, a condition to continue, a step, and the result.
     // `NOT_STRICTLY_FALSE` also continues after an error, because a later item may still decide the result.
     let (start, goes_on, step, end) = match name {
@@ -75,7 +70,7 @@ fn loop_of(
             let go = result(helper);
             let (one, end) = (result(helper), result(helper));
             (
-                yes(helper),
+                boolean(helper, true),
                 call(helper, operators::NOT_STRICTLY_FALSE, vec![go]),
                 call(helper, operators::LOGICAL_AND, vec![one, body]),
                 end,
@@ -86,7 +81,7 @@ fn loop_of(
             let go = call(helper, operators::LOGICAL_NOT, vec![go]);
             let (one, end) = (result(helper), result(helper));
             (
-                no(helper),
+                boolean(helper, false),
                 call(helper, operators::NOT_STRICTLY_FALSE, vec![go]),
                 call(helper, operators::LOGICAL_OR, vec![one, body]),
                 end,
@@ -99,7 +94,7 @@ fn loop_of(
             let end = vec![result(helper), number(helper, 1)];
             (
                 number(helper, 0),
-                yes(helper),
+                boolean(helper, true),
                 call(helper, operators::CONDITIONAL, vec![body, sum, same]),
                 call(helper, operators::EQUALS, end),
             )
@@ -121,7 +116,12 @@ fn loop_of(
                 let same = result(helper);
                 step = call(helper, operators::CONDITIONAL, vec![condition, step, same]);
             }
-            (list(helper, Vec::new()), yes(helper), step, result(helper))
+            (
+                list(helper, Vec::new()),
+                boolean(helper, true),
+                step,
+                result(helper),
+            )
         }
     };
     let iterated = call(helper, "@pairs", vec![range]);
@@ -154,6 +154,14 @@ fn ident(helper: Helper, name: &str) -> IdedExpr {
     helper.next_expr(Expr::Ident(name.to_owned()))
 }
 
+fn boolean(helper: Helper, value: bool) -> IdedExpr {
+    helper.next_expr(Expr::Literal(LiteralValue::Boolean(value.into())))
+}
+
+fn number(helper: Helper, value: i64) -> IdedExpr {
+    helper.next_expr(Expr::Literal(LiteralValue::Int(value.into())))
+}
+
 fn call(helper: Helper, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
     helper.next_expr(Expr::Call(CallExpr {
         func_name: name.to_owned(),
@@ -169,7 +177,7 @@ fn list(helper: Helper, items: Vec<IdedExpr>) -> IdedExpr {
 /// Returns an expression for the first or the second part of the pair.
 fn of_pair(helper: Helper, at: i64) -> IdedExpr {
     let pair = ident(helper, PAIR);
-    let at = helper.next_expr(Expr::Literal(LiteralValue::Int(at.into())));
+    let at = number(helper, at);
     call(helper, operators::INDEX, vec![pair, at])
 }
 
@@ -183,7 +191,7 @@ fn with_pair(helper: Helper, names: &[String; 2], mut body: IdedExpr) -> IdedExp
             iter_var2: None,
             accu_var: name.clone(),
             accu_init: of_pair(helper, at),
-            loop_cond: helper.next_expr(Expr::Literal(LiteralValue::Boolean(false.into()))),
+            loop_cond: boolean(helper, false),
             loop_step: ident(helper, name),
             result: body,
         };
@@ -202,15 +210,11 @@ fn pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
         return Err(error("it needs one list or map"));
     };
     let pair = |key, value| shared_list(vec![key, value]);
-    let mut items = range
-        .as_iterable()
-        .ok_or_else(|| error("it needs a list or a map"))?
-        .iter();
+    let of_other = || error("it needs a list or a map");
+    let mut items = range.as_iterable().ok_or_else(of_other)?.iter();
     let mut pairs: Vec<Box<dyn Val + 'v>> = Vec::new();
     if range.get_type().kind() == Kind::Map {
-        let map = range
-            .as_indexer()
-            .ok_or_else(|| error("it needs a list or a map"))?;
+        let map = range.as_indexer().ok_or_else(of_other)?;
         while let Some(key) = items.next() {
             pairs.push(pair(key.clone_as_boxed(), map.get(key)?.into_owned()));
         }
@@ -224,11 +228,6 @@ fn pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
     Ok(CowVal::Owned(shared_list(pairs)))
 }
 
-fn items<'b, 'v>(arguments: &'b [CowVal<'_, 'v>]) -> Result<&'b [Box<dyn Val + 'v>], ExecutionError> {
-    let list = arguments.first().and_then(|list| list.downcast_ref::<CelList>());
-    list.map(CelList::inner).ok_or_else(|| error("it needs a list"))
-}
-
 fn key<'v>(value: Box<dyn Val + 'v>) -> Result<CelMapKey<'v>, ExecutionError> {
     value
         .try_into()
@@ -237,8 +236,9 @@ fn key<'v>(value: Box<dyn Val + 'v>) -> Result<CelMapKey<'v>, ExecutionError> {
 
 /// Converts a list of pairs to a map.
 fn map_of_pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
+    let [pairs] = lists_of("loop", &arguments)?;
     let mut entries = HashMap::new();
-    for pair in items(&arguments)? {
+    for pair in pairs {
         let pair = pair.downcast_ref::<CelList>().map(CelList::inner);
         let Some([name, value]) = pair else {
             return Err(error("it needs pairs"));
@@ -250,8 +250,9 @@ fn map_of_pairs<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
 
 /// Merges several maps. A duplicate key is an error.
 fn merged<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> PairResult<'b, 'v> {
+    let [maps] = lists_of("loop", &arguments)?;
     let mut entries = HashMap::new();
-    for map in items(&arguments)? {
+    for map in maps {
         let map = map
             .downcast_ref::<CelMap>()
             .ok_or_else(|| error("an entry is a map"))?;

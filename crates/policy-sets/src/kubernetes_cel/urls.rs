@@ -2,9 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use cel::{Context, ExecutionError, Value as CelValue, extractors::This, objects::Opaque};
+use cel::{Context, ExecutionError, Value as CelValue, objects::Opaque};
 
-use super::arguments::{CelResult, error, opaque, string, text};
+use super::arguments::{error, function, method, opaque, string, text, wrapped};
 
 type UrlPart = fn(&Url) -> String;
 
@@ -75,15 +75,12 @@ impl Url {
 
 /// Adds the library to a context.
 pub(super) fn add(context: &mut Context) {
-    let _ = context.add_function("isURL", |value: CelValue| -> CelResult {
-        Ok(CelValue::Bool(
-            Url::parse("isURL", &text("isURL", &value)?)?.is_some(),
-        ))
+    function(context, "isURL", |name, value| {
+        Ok(CelValue::Bool(Url::parse(name, &text(name, value)?)?.is_some()))
     });
-    let _ = context.add_function("url", |value: CelValue| -> CelResult {
-        let url = Url::parse("url", &text("url", &value)?)?;
-        let url = url.ok_or_else(|| error("url", "it is not a URL"))?;
-        Ok(CelValue::Opaque(Arc::new(url)))
+    function(context, "url", |name, value| {
+        let url = Url::parse(name, &text(name, value)?)?;
+        url.map(wrapped).ok_or_else(|| error(name, "it is not a URL"))
     });
     let parts: [(&'static str, UrlPart); 5] = [
         ("getScheme", |url| url.scheme.clone()),
@@ -103,11 +100,12 @@ pub(super) fn add(context: &mut Context) {
         opaque::<Url>(value).ok_or_else(|| error(function, "it needs a URL"))
     };
     for (name, part) in parts {
-        let get = move |This(this): This<CelValue>| -> CelResult { Ok(string(part(&of(name, &this)?))) };
-        let _ = context.add_function(name, get);
+        method(context, name, move |name, this| {
+            Ok(string(part(&of(name, this)?)))
+        });
     }
-    let _ = context.add_function("getQuery", move |This(this): This<CelValue>| -> CelResult {
-        let url = of("getQuery", &this)?;
+    method(context, "getQuery", move |name, this| {
+        let url = of(name, this)?;
         let mut found: HashMap<String, Vec<CelValue>> = HashMap::new();
         for (key, value) in url::form_urlencoded::parse(url.query.as_bytes()) {
             found.entry(key.into_owned()).or_default().push(string(value));

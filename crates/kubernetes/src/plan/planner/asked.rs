@@ -28,13 +28,9 @@ pub(super) fn conflict(subject: &PlanItem, conflicts: &[(FieldPath, String)]) ->
     let owned =
         |(path, owner): &(FieldPath, String)| format!("`{path}` (owned by `{}`)", owner.escape_debug());
     let fields: Vec<_> = conflicts.iter().map(owned).collect();
-    UserError::new(
-        ErrorKind::Policy,
-        format!(
-            "{}: other field managers own fields that the Spec sets: {}",
-            subject.title(),
-            fields.join(", ")
-        ),
+    let (title, fields) = (subject.title(), fields.join(", "));
+    let what = format!("{title}: other field managers own fields that the Spec sets: {fields}");
+    UserError::new(ErrorKind::Policy, what).hint(
+        "remove the field from the Spec, or set `apply.conflicts: write` (or `leave`) in `konverge.yaml`",
     )
-    .hint("remove the field from the Spec, or set `apply.conflicts: write` (or `leave`) in `konverge.yaml`")
 }

@@ -9,7 +9,11 @@ use super::{
 };
 use crate::{
     api::error_classify::{self, RefusalCause},
-    object::{crd_validation::Definition, object_ref, plan_item::PlanItem},
+    object::{
+        crd_validation::Definition,
+        object_ref::{self, ObjectRef},
+        plan_item::PlanItem,
+    },
     plan::dry_run,
 };
 use konverge_base::{
@@ -101,22 +105,16 @@ impl ObjectPlanner<'_> {
         &self,
         subject: &PlanItem,
         draft: &mut DraftPlan,
-        mut body: Value,
+        body: Value,
         definition: Option<&Definition>,
     ) -> Result<(), UserError> {
         let Some(of) = &subject.of else { return Ok(()) };
         let absence = self.absence(&subject.name.namespace);
-        let mut name = subject.name.clone();
+        let (mut name, mut body) = trial(subject, body);
         name.namespace = "default".to_owned();
-        name.name = scratch_name(&body);
         body["metadata"]["namespace"] = json!(name.namespace);
-        body["metadata"]["name"] = json!(name.name);
-        match subject
-            .cluster
-            .api
-            .call(&dry_run::request(of, &name, &body, false, true))
-            .await
-        {
+        let request = dry_run::request(of, &name, &body, false, true);
+        match subject.cluster.api.call(&request).await {
             Ok(answer) => {
                 draft.validated = Validation::Server;
                 draft.notes.push(checked_in_default(&absence));
@@ -167,7 +165,11 @@ fn checked_in_default(absence: &str) -> String {
     format!("{absence}; its objects are checked by the server as if in `default`")
 }
 
-/// Returns a unique name, which is always the same for the same object.
-pub(super) fn scratch_name(body: &Value) -> String {
-    format!("konverge-preview-{}", Digest::of_json(body).short())
+/// Returns an object under a temporary name, so that the server validates it as a new one. The name is unique, and
+/// always the same for the same object.
+pub(super) fn trial(subject: &PlanItem, mut body: Value) -> (ObjectRef, Value) {
+    let name = format!("konverge-preview-{}", Digest::of_json(&body).short());
+    body["metadata"]["name"] = json!(name);
+    let of = subject.name.clone();
+    (ObjectRef { name, ..of }, body)
 }

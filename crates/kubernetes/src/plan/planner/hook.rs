@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::object_planner::{DraftPlan, ObjectPlanner, check_protected, unchanged},
-    create::scratch_name,
+    create::trial,
 };
 use crate::{
     OWNER,
@@ -28,8 +28,8 @@ use konverge_base::{
 use konverge_engine::runtime::Item;
 
 /// Returns true if the record of a hook that runs later is unchanged.
-fn is_same(prior: &Recorded, now: Option<&Recorded>) -> bool {
-    now.is_some_and(|now| (&now.attributes, &now.extensions) == (&prior.attributes, &prior.extensions))
+fn is_same(prior: &Recorded, now: &Recorded) -> bool {
+    (&now.attributes, &now.extensions) == (&prior.attributes, &prior.extensions)
 }
 
 impl ObjectPlanner<'_> {
@@ -48,19 +48,14 @@ impl ObjectPlanner<'_> {
             .is_for_later()
             .then(|| self.kept_for_later(item, subject))
             .flatten();
-        if let Some(prior) = item.prior.as_ref().filter(|prior| is_same(prior, kept.as_ref())) {
+        let is_unchanged = match &kept {
+            Some(kept) => item.prior.as_ref().is_some_and(|prior| is_same(prior, kept)),
+            None => !task.may_run || last.is_some_and(|(run, _)| is_done(&run)),
+        };
+        if is_unchanged {
             let body = self.body(item, self.scope.stack.as_str());
-            return Ok(unchanged(
-                Some(prior.clone()),
-                self.true_desired(item, subject, &body),
-            ));
-        }
-        if kept.is_none() && (!task.may_run || last.is_some_and(|(run, _)| is_done(&run))) {
-            let body = self.body(item, self.scope.stack.as_str());
-            return Ok(unchanged(
-                item.prior.clone(),
-                self.true_desired(item, subject, &body),
-            ));
+            let truth = self.true_desired(item, subject, &body);
+            return Ok(unchanged(item.prior.clone(), truth));
         }
         if let Some(desired) = item.desired.as_mut().filter(|_| kept.is_none()) {
             object_ref::annotate(&mut desired.attributes, HOOK_STAMP, task.stamp());
@@ -81,12 +76,8 @@ impl ObjectPlanner<'_> {
             object["metadata"]["annotations"][HOOK_STAMP] = json!(task.digest.to_string());
         }
         // The Job must exist until its end is recorded, so it gets no time to live yet.
-        let spec = draft
-            .write
-            .body
-            .as_mut()
-            .and_then(|body| body["spec"].as_object_mut());
-        if let Some(spec) = spec {
+        let body = draft.write.body.as_mut();
+        if let Some(spec) = body.and_then(|body| body["spec"].as_object_mut()) {
             spec.shift_remove("ttlSecondsAfterFinished");
         }
         if kept.is_some() {
@@ -109,14 +100,12 @@ impl ObjectPlanner<'_> {
             return Err(foreign.refusal);
         }
         if object_ref::annotation(live, OWNER).is_none() {
-            return Err(UserError::new(
-                ErrorKind::Policy,
-                format!(
-                    "{} exists, and no stack owns it: a hook would delete it",
-                    subject.title()
-                ),
-            )
-            .hint("give the hook another name, or delete that Job"));
+            let what = format!(
+                "{} exists, and no stack owns it: a hook would delete it",
+                subject.title()
+            );
+            return Err(UserError::new(ErrorKind::Policy, what)
+                .hint("give the hook another name, or delete that Job"));
         }
         check_protected(subject, live, "recreated")
     }
@@ -136,10 +125,7 @@ impl ObjectPlanner<'_> {
             draft.notes.push(note.to_owned());
             return Ok(());
         }
-        let mut name = subject.name.clone();
-        name.name = scratch_name(body);
-        let mut body = body.clone();
-        body["metadata"]["name"] = json!(name.name);
+        let (name, body) = trial(subject, body.clone());
         let request = dry_run::request(of, &name, &body, false, true);
         match dry_run::send(&subject.cluster, of, &request, &item.needs).await {
             Ok(answer) => {

@@ -106,9 +106,7 @@ impl ObjectPlanner<'_> {
             // The live object was read in another version of its kind, which is not a difference.
             live["apiVersion"] = Value::String(object_ref::text(body, "apiVersion").to_owned());
         }
-        let mut draft = self.undecided_by(item, subject, body, &live, &|becomes| {
-            definition.set_defaults(becomes);
-        });
+        let mut draft = self.plan_without_server(item, subject, body, &live, Some(definition));
         self.validated_by(definition, &mut draft);
         draft.provisional = true;
         draft
@@ -122,10 +120,7 @@ impl ObjectPlanner<'_> {
         mut draft: DraftPlan,
         body: &Map<String, Value>,
     ) -> Result<DraftPlan, UserError> {
-        let (api_version, kind) = (
-            object_ref::text(body, "apiVersion"),
-            object_ref::text(body, "kind"),
-        );
+        let [api_version, kind] = ["apiVersion", "kind"].map(|key| object_ref::text(body, key));
         let cluster = &subject.cluster.api.name;
         match self.definition(subject).map(|definition| definition.check(body, None)) {
             Some(Check::NoSchema) => {

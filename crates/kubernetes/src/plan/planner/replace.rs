@@ -1,10 +1,10 @@
 //! Plans a change of immutable fields, for which the object is deleted and recreated.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
     super::object_planner::{DraftPlan, ObjectPlanner, check_protected},
-    create::scratch_name,
+    create::trial,
     server_generated::{self, after_create},
     update::shown,
 };
@@ -34,17 +34,14 @@ impl ObjectPlanner<'_> {
         paths: Vec<FieldPath>,
     ) -> Result<DraftPlan, UserError> {
         check_protected(subject, live, "replaced")?;
-        let mut draft = self.plan_without_server(item, subject, body, live);
+        let mut draft = self.plan_without_server(item, subject, body, live, None);
         draft.action = Action::Replace;
         let mut around_pods = false;
         let asked = Value::Object(body.clone());
         draft.expected = Some(after_create(asked.clone(), &asked));
         draft.write.force = false;
         if let Some(of) = &subject.of {
-            let mut name = subject.name.clone();
-            name.name = scratch_name(&asked);
-            let mut trial = asked.clone();
-            trial["metadata"]["name"] = json!(name.name);
+            let (name, mut trial) = trial(subject, asked.clone());
             // The live object still uses its ports and addresses, which a second object may not have.
             server_generated::give_up_held(&mut trial, live);
             let request = dry_run::request(of, &name, &trial, false, true);

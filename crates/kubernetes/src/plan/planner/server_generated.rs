@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::api::discovery::items;
 use konverge_base::model::{
     GroupKind,
     masked_value::{is_unknown, unknown},
@@ -20,16 +21,12 @@ pub(super) fn after_create(mut dry: Value, asked: &Value) -> Value {
         }
     }
     mark(&mut dry, asked, None);
-    without_versions(dry)
+    after_update(dry)
 }
 
-/// Returns the values that references can use after an update.
-pub(super) fn after_update(becomes: Value) -> Value {
-    without_versions(becomes)
-}
-
-/// Returns an object in which versions and status are unknown, because only the write determines them.
-fn without_versions(mut object: Value) -> Value {
+/// Returns the values that references can use after an update. Versions and status are unknown, because only the write
+/// determines them.
+pub(super) fn after_update(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.shift_remove("managedFields");
         for key in ["resourceVersion", "generation"] {
@@ -168,10 +165,6 @@ pub(super) fn put_back_held(answer: &mut Value, asked: &Value) {
             port["nodePort"] = wanted["nodePort"].clone();
         }
     }
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 /// Returns the maps in the list under a key.

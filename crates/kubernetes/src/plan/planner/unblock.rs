@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 
-use http::Method;
 use serde_json::Value;
 
 use super::{
@@ -27,7 +26,7 @@ use crate::{
         plan_item::PlanItem,
         server_merge,
     },
-    plan::dry_run::{DryRunResponse, RefusedDryRun},
+    plan::dry_run::{DryRunResponse, SentDryRun},
 };
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
@@ -55,20 +54,21 @@ impl ObjectPlanner<'_> {
     pub(super) async fn unblock(
         &self,
         asked: &Asked<'_>,
-        refused: RefusedDryRun,
+        refusal: ApiError,
+        sent: SentDryRun,
     ) -> Result<Unblocked, UserError> {
-        let mut error = refused.error.clone();
+        let mut error = refusal.clone();
         let mut paths = BTreeSet::new();
         let mut answer = None;
         // A refusal may name only some of the fields. Without these, the server names the next ones.
         for _ in 0..ROUNDS {
-            let suspects = self.suspects(asked, &refused.body, &error);
+            let suspects = self.suspects(asked, &sent.body, &error);
             let known = paths.len();
             paths.extend(suspects);
             if paths.len() == known || paths.len() > MOST {
                 break;
             }
-            match self.ask_without(asked, &refused.body, &paths).await {
+            match self.ask_without(asked, &sent.body, &paths).await {
                 Ok(accepted) => {
                     answer = Some(accepted);
                     break;
@@ -78,7 +78,7 @@ impl ObjectPlanner<'_> {
             }
         }
         let Some(mut answer) = answer else {
-            return Ok(Unblocked::Refused(refused.error));
+            return Ok(Unblocked::Refused(refusal));
         };
         let manager = self.runtime.options.field_manager;
         let mut fields: Vec<_> = paths
@@ -96,18 +96,16 @@ impl ObjectPlanner<'_> {
             let mut fewer = paths.clone();
             fewer.remove(&field.path);
             if !fewer.is_empty()
-                && let Ok(accepted) = self.ask_without(asked, &refused.body, &fewer).await
+                && let Ok(accepted) = self.ask_without(asked, &sent.body, &fewer).await
             {
                 (paths, answer) = (fewer, accepted);
             }
         }
         fields.retain(|field| paths.contains(&field.path));
-        self.check_allowed(asked, &fields, &refused.error)?;
+        self.check_allowed(asked, &fields, &refusal)?;
         Ok(Unblocked::Accepted(Box::new(DryRunResponse {
             answer,
-            force: refused.force,
-            body: refused.body,
-            notes: refused.notes,
+            sent,
             blocking: fields,
         })))
     }
@@ -128,13 +126,13 @@ impl ObjectPlanner<'_> {
         };
         let manager = self.runtime.options.field_manager;
         let prior = Value::Object(prior.clone());
-        let mut rekeyed = blocking_fields::rekeyed(&prior, &answered.body, asked.live, manager);
+        let mut rekeyed = blocking_fields::rekeyed(&prior, &answered.sent.body, asked.live, manager);
         rekeyed.retain(|field| !self.is_ignored(&field.path));
         if rekeyed.is_empty() {
             return Ok(answered);
         }
         let paths = rekeyed.iter().map(|field| field.path.clone()).collect();
-        match self.ask_without(asked, &answered.body, &paths).await {
+        match self.ask_without(asked, &answered.sent.body, &paths).await {
             Ok(answer) => Ok(DryRunResponse {
                 answer,
                 blocking: rekeyed,
@@ -173,13 +171,10 @@ impl ObjectPlanner<'_> {
         }
         let becomes = server_merge::merge(&without, body, manager);
         let patch = server_merge::patch(live, &becomes);
-        let path = of.object(subject.name.namespace(), &subject.name.name);
-        let mut request = ApiRequest::get(path)
+        let request = ApiRequest::patch(of.path(&subject.name), "application/json-patch+json", &patch)
             .query("dryRun", "All")
             .query("fieldManager", manager)
-            .query("fieldValidation", "Strict")
-            .body("application/json-patch+json", &patch);
-        request.method = Method::PATCH;
+            .query("fieldValidation", "Strict");
         let mut answer = subject.cluster.api.call(&request).await?;
         // The server records a patch as an update. Which fields the apply will own is known only after they
         // are taken over.
@@ -199,32 +194,26 @@ impl ObjectPlanner<'_> {
         fields: &[BlockingField],
         error: &ApiError,
     ) -> Result<(), UserError> {
-        let applied = fields.iter().find_map(|field| match &field.holder {
-            Holder::Applies(manager) => Some((&field.path, manager.as_str())),
-            _ => None,
-        });
-        if let Some((path, manager)) = applied {
-            return Err(applied_by(asked.subject, path, manager, error));
-        }
         let prior = asked.prior.cloned().map(Value::Object);
-        let left: Vec<_> = fields
-            .iter()
-            .filter_map(|field| match &field.holder {
-                Holder::Updates(manager) => Some((field.path.clone(), manager.clone())),
-                _ => None,
-            })
-            .filter(|(path, _)| match self.runtime.options.conflicts {
-                _ if asked.adopting => false,
-                Conflicts::Write => false,
-                Conflicts::Stop | Conflicts::Leave => true,
-                // If Konverge applied the parent of the field, somebody else added the field, so `restore`
-                // removes it.
-                Conflicts::Restore => {
-                    let around = path.split_last().map(|(around, _)| around).unwrap_or_default();
-                    prior.as_ref().is_none_or(|prior| around.get(prior).is_none())
-                }
-            })
-            .collect();
+        let is_left = |path: &FieldPath| match self.runtime.options.conflicts {
+            _ if asked.adopting => false,
+            Conflicts::Write => false,
+            Conflicts::Stop | Conflicts::Leave => true,
+            // If Konverge applied the parent of the field, somebody else added the field, so `restore`
+            // removes it.
+            Conflicts::Restore => {
+                let around = path.split_last().map(|(around, _)| around).unwrap_or_default();
+                prior.as_ref().is_none_or(|prior| around.get(prior).is_none())
+            }
+        };
+        let mut left = Vec::new();
+        for BlockingField { path, holder, .. } in fields {
+            match holder {
+                Holder::Applies(manager) => return Err(applied_by(asked.subject, path, manager, error)),
+                Holder::Updates(manager) if is_left(path) => left.push((path.clone(), manager.clone())),
+                Holder::Updates(_) | Holder::Server => {}
+            }
+        }
         if left.is_empty() {
             return Ok(());
         }
@@ -235,14 +224,12 @@ impl ObjectPlanner<'_> {
 /// Returns the error that another manager applies the field that blocks the Spec.
 fn applied_by(subject: &PlanItem, path: &FieldPath, manager: &str, error: &ApiError) -> UserError {
     let manager = manager.escape_debug();
-    UserError::new(
-        ErrorKind::Policy,
-        format!(
-            "{}: the server does not accept the Spec together with `{path}`, which `{manager}` applies: {}",
-            subject.title(),
-            chain(error)
-        ),
-    )
+    let what = format!(
+        "{}: the server does not accept the Spec together with `{path}`, which `{manager}` applies: {}",
+        subject.title(),
+        chain(error)
+    );
+    UserError::new(ErrorKind::Policy, what)
     .hint(format!(
         "let `{manager}` apply the value of the Spec first, or remove the field from what `{manager}` applies; then run this command again"
     ))

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use http::Method;
 use serde_json::{Map, Value};
 
 use super::{
@@ -75,15 +74,15 @@ impl ObjectPlanner<'_> {
         let definition = self.plan_planned_kind(subject, &body, Some(live))?;
         // A dry-run is impossible with a value that is not known yet.
         if body.values().any(masked_value::holds_unknown) {
-            return Ok(self.plan_without_server(item, subject, &body, live));
+            return Ok(self.plan_without_server(item, subject, &body, live, None));
         }
         let (Some(of), definition) = (&subject.of, definition) else {
             return match definition {
                 Some(definition) => Ok(self.update_later(item, subject, definition, &body, live)),
-                None => Err(UserError::new(
-                    ErrorKind::Internal,
-                    "an object was found of a kind that is not known",
-                )),
+                None => {
+                    let what = "an object was found of a kind that is not known";
+                    Err(UserError::new(ErrorKind::Internal, what))
+                }
             };
         };
         let guard = subject.cluster.guard(of, subject.name.namespace()).await?;
@@ -109,7 +108,7 @@ impl ObjectPlanner<'_> {
             prior: prior.as_ref(),
             adopting,
         };
-        let refused = match answered {
+        let (error, sent) = match answered {
             Ok(answered) => {
                 // If somebody changed the key of a list item, the server accepts the Spec and keeps both
                 // items, so the changed one is removed.
@@ -119,19 +118,19 @@ impl ObjectPlanner<'_> {
             Err(DryRunRefusal::Conflicts(conflicts)) => {
                 return self.compared(&asked, conflict(subject, &conflicts));
             }
-            Err(DryRunRefusal::Api(refused)) => refused,
+            Err(DryRunRefusal::Api(refused)) => *refused,
         };
         // An apply removes only fields that its manager applied before. So a field of another manager may
         // block the Spec, and is then removed with this change.
-        let error = match error_classify::cause(&refused.error) {
-            RefusalCause::Invalid => match self.unblock(&asked, *refused).await {
+        let error = match error_classify::cause(&error) {
+            RefusalCause::Invalid => match self.unblock(&asked, error, sent).await {
                 Ok(Unblocked::Accepted(answered)) => {
                     return self.use_dry_run(asked, definition, *answered).await;
                 }
                 Ok(Unblocked::Refused(error)) => error,
                 Err(failure) => return self.compared(&asked, failure),
             },
-            _ => refused.error,
+            _ => error,
         };
         self.use_refusal(asked, definition, &error).await
     }
@@ -142,7 +141,7 @@ impl ObjectPlanner<'_> {
         if !self.scope.only_compares {
             return Err(failure);
         }
-        let mut draft = self.plan_without_server(asked.item, asked.subject, asked.body, asked.live);
+        let mut draft = self.plan_without_server(asked.item, asked.subject, asked.body, asked.live, None);
         draft
             .notes
             .push(format!("an apply could not restore it: {failure}"));
@@ -164,7 +163,7 @@ impl ObjectPlanner<'_> {
         })
         .with_leftovers(&left);
         let mark = |mut answer: Value| {
-            server_generated::mark(&mut answer, &answered.body, Some(live));
+            server_generated::mark(&mut answer, &answered.sent.body, Some(live));
             answer
         };
         let becomes = mark(answer.clone());
@@ -231,7 +230,7 @@ impl ObjectPlanner<'_> {
             }
             (RefusalCause::Immutable(paths), _) => self.replace(item, subject, body, live, paths).await,
             (RefusalCause::NoDryRun, _) => {
-                let mut draft = self.plan_without_server(item, subject, body, live);
+                let mut draft = self.plan_without_server(item, subject, body, live, None);
                 draft
                     .notes
                     .push(format!("not checked by the server: {}", chain(error)));
@@ -251,7 +250,7 @@ impl ObjectPlanner<'_> {
                     }
                 }
                 lifted_by => {
-                    let mut draft = self.plan_without_server(item, subject, body, live);
+                    let mut draft = self.plan_without_server(item, subject, body, live, None);
                     self.not_validated_yet(subject, &mut draft, error, lifted_by);
                     draft.provisional = true;
                     Ok(draft)
@@ -302,12 +301,9 @@ impl ObjectPlanner<'_> {
         let Some(patch) = field_leftovers::removal(live, paths()).filter(|_| !left.is_empty()) else {
             return Ok(Vec::new());
         };
-        let path = of.object(subject.name.namespace(), &subject.name.name);
-        let mut request = ApiRequest::get(path)
+        let request = ApiRequest::patch(of.path(&subject.name), "application/json-patch+json", &patch)
             .query("dryRun", "All")
-            .query("fieldManager", self.runtime.options.field_manager)
-            .body("application/json-patch+json", &patch);
-        request.method = Method::PATCH;
+            .query("fieldManager", self.runtime.options.field_manager);
         match subject.cluster.api.call(&request).await {
             Ok(answer) => {
                 // Only the values at these paths are taken over, because the rest of the response is not the
@@ -323,16 +319,11 @@ impl ObjectPlanner<'_> {
                 }
                 Ok(left)
             }
-            // Without these fields the object is invalid, so they are kept.
-            Err(error)
-                if matches!(
-                    error_classify::cause(&error),
-                    RefusalCause::Invalid | RefusalCause::Immutable(_)
-                ) =>
-            {
-                Ok(Vec::new())
-            }
-            Err(error) => Err(subject.refusal(&error)),
+            Err(error) => match error_classify::cause(&error) {
+                // Without these fields the object is invalid, so they are kept.
+                RefusalCause::Invalid | RefusalCause::Immutable(_) => Ok(Vec::new()),
+                _ => Err(subject.refusal(&error)),
+            },
         }
     }
 
@@ -348,7 +339,7 @@ impl ObjectPlanner<'_> {
 
     pub(super) async fn may_mutate(&self, subject: &PlanItem, of: &ResourceType) -> Result<bool, UserError> {
         let environment = subject.cluster.environment().await?;
-        Ok(environment.may_mutate(&of.group, &of.plural))
+        Ok(environment.admission.may_mutate(&of.group, &of.plural))
     }
 
     /// Returns the values of a changed object for policy rules.
@@ -416,7 +407,7 @@ impl ObjectPlanner<'_> {
             let guard = Some(&asked.guard);
             let recorded = self.record(item, subject, sides.desired, Some(sides.live), guard);
             let mut draft = unchanged(recorded, self.true_desired(item, subject, sides.desired));
-            draft.notes.clone_from(&answered.notes);
+            draft.notes.clone_from(&answered.sent.notes);
             return draft;
         }
         let transfer = transfer.apart_from(changes.iter().map(|change| &change.path));
@@ -427,7 +418,7 @@ impl ObjectPlanner<'_> {
             draft.ownership = transfer.paths();
         }
         draft.validated = Validation::Server;
-        draft.notes.clone_from(&answered.notes);
+        draft.notes.clone_from(&answered.sent.notes);
         draft
             .notes
             .extend(answered.blocking.iter().map(BlockingField::note));
@@ -442,8 +433,8 @@ impl ObjectPlanner<'_> {
         draft.recorded = self.record(item, subject, sides.desired, Some(sides.live), None);
         draft.expected = Some(after_update(sides.becomes.clone()));
         draft.write = PreparedWrite {
-            body: Some(answered.body.clone()),
-            force: answered.force,
+            body: Some(answered.sent.body.clone()),
+            force: answered.sent.force,
             precondition: Some(Precondition::from_object(sides.live)),
             claim: transfer.claim,
             blocking: answered.blocking.iter().map(|field| field.path.clone()).collect(),
@@ -452,32 +443,23 @@ impl ObjectPlanner<'_> {
         draft
     }
 
-    /// Plans as far as possible without the server: desired values replace live ones.
+    /// Plans as far as possible without the server: desired values replace live ones. The server will add the
+    /// defaults of `definition`.
     pub(super) fn plan_without_server(
         &self,
         item: &Item,
         subject: &PlanItem,
         body: &Map<String, Value>,
         live: &Value,
-    ) -> DraftPlan {
-        self.undecided_by(item, subject, body, live, &|_| {})
-    }
-
-    /// Plans without the server, as [`ObjectPlanner::plan_without_server`] does; `fill_in` adds values that the server
-    /// will add.
-    pub(super) fn undecided_by(
-        &self,
-        item: &Item,
-        subject: &PlanItem,
-        body: &Map<String, Value>,
-        live: &Value,
-        fill_in: &dyn Fn(&mut Value),
+        definition: Option<&Definition>,
     ) -> DraftPlan {
         let prior = self.prior(item, live).map(Value::Object);
         let desired = Value::Object(body.clone());
         let merge = |live: &Value| {
             let mut becomes = object_diff::merge(live, prior.as_ref(), &desired, "");
-            fill_in(&mut becomes);
+            if let Some(definition) = definition {
+                definition.set_defaults(&mut becomes);
+            }
             becomes
         };
         let becomes = merge(live);
@@ -494,12 +476,7 @@ impl ObjectPlanner<'_> {
         };
         let changes = self.changes(&sides);
         let truth = self.truth(item, subject, &sides);
-        let is_known = |change: &FieldChange| {
-            change
-                .to
-                .as_ref()
-                .is_none_or(|to| !masked_value::holds_unknown(to))
-        };
+        let is_known = |change: &FieldChange| !change.to.as_ref().is_some_and(masked_value::holds_unknown);
         let action = match item.prior {
             None => Action::Adopt,
             // If every change depends on an unknown value, the apply may find that nothing changes, so the action is
