@@ -121,18 +121,18 @@ struct PortalGrant {
     glob: GlobMatcher,
 }
 
-impl PortalGrant {
-    /// Creates the grant of a rule; `None` for an invalid glob, which [`PortalConfig::problem`] reports.
-    fn new(role: PortalRole, pattern: &str) -> Option<Self> {
-        Some(Self {
-            role,
-            pattern: pattern.to_owned(),
-            glob: matcher(pattern).ok()?,
-        })
-    }
-}
-
 impl PortalGrants {
+    fn new<'a>(rules: impl Iterator<Item = (PortalRole, &'a String)>) -> Self {
+        let grants = rules.filter_map(|(role, pattern)| {
+            Some(PortalGrant {
+                role,
+                pattern: pattern.clone(),
+                glob: matcher(pattern).ok()?,
+            })
+        });
+        Self(grants.collect())
+    }
+
     /// Returns true if there are no grants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -185,11 +185,7 @@ impl PortalConfig {
     pub fn grants_of_groups(&self, groups: &[String]) -> PortalGrants {
         let rules = self.roles.iter();
         let rules = rules.filter(|rule| rule.groups.iter().any(|group| groups.contains(group)));
-        PortalGrants(
-            rules
-                .filter_map(|rule| PortalGrant::new(rule.role, &rule.pattern))
-                .collect(),
-        )
+        PortalGrants::new(rules.map(|rule| (rule.role, &rule.pattern)))
     }
 
     /// Returns the grants of a script, by the claims of its verified token.
@@ -199,11 +195,7 @@ impl PortalConfig {
                 && workload.audience == audience
                 && workload.subjects.iter().any(|known| known == subject)
         });
-        PortalGrants(
-            workloads
-                .filter_map(|workload| PortalGrant::new(workload.role, &workload.pattern))
-                .collect(),
-        )
+        PortalGrants::new(workloads.map(|workload| (workload.role, &workload.pattern)))
     }
 
     /// Returns true if a role names this group. Other groups do not change what a person may do.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use konverge_base::yaml;
+use konverge_base::{model::json_parts::any_part, yaml};
 
 /// Returns the text at a path of an object; empty if there is none.
 pub(crate) fn text<'a>(body: &'a Map<String, Value>, path: &[&str]) -> &'a str {
@@ -54,12 +54,11 @@ fn sorted(value: &Value) -> Value {
 
 /// Returns true if no text in the value needs quotes because of its characters.
 fn is_tame(value: &Value) -> bool {
-    match value {
-        Value::String(text) => is_tame_text(text),
-        Value::Array(items) => items.iter().all(is_tame),
-        Value::Object(map) => map.iter().all(|(key, value)| is_tame_text(key) && is_tame(value)),
-        _ => true,
-    }
+    !any_part(value, |part| match part {
+        Value::String(text) => !is_tame_text(text),
+        Value::Object(map) => !map.keys().all(|key| is_tame_text(key)),
+        _ => false,
+    })
 }
 
 fn is_tame_text(text: &str) -> bool {

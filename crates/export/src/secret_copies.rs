@@ -143,11 +143,10 @@ impl SecretCopies {
             && !is_name_field(path)
             && (is_hidden || path.as_str().split('/').any(|key| FREE_TEXTS.contains(&key)))
         {
+            let name = self.texts[*at].name.clone();
             return Some(SecretCopy::Whole(RequiredValue {
-                group: ValueGroup::Secrets,
-                name: self.texts[*at].name.clone(),
-                target: None,
                 code: *code,
+                ..RequiredValue::new(ValueGroup::Secrets, name)
             }));
         }
         if !is_hidden {

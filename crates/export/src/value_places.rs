@@ -34,6 +34,17 @@ pub struct RequiredValue {
     pub code: Option<ValueCode>,
 }
 
+impl RequiredValue {
+    pub(crate) fn new(group: ValueGroup, name: String) -> Self {
+        Self {
+            group,
+            name,
+            target: None,
+            code: None,
+        }
+    }
+}
+
 /// A conversion of a value for the surrounding text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueCode {

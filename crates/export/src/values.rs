@@ -78,12 +78,8 @@ impl ValueFinder {
                 Some(_) if text.is_empty() => continue,
                 Some(_) => {
                     compressed = compressed_size(&text);
-                    vec![ValuePart::Value(RequiredValue {
-                        group: ValueGroup::Secrets,
-                        name: place_name(id, &path),
-                        target: None,
-                        code: None,
-                    })]
+                    let name = place_name(id, &path);
+                    vec![ValuePart::Value(RequiredValue::new(ValueGroup::Secrets, name))]
                 }
                 _ if !text.contains(MARK) && !text.contains("ref") => continue,
                 _ => match self.parts(&text) {
@@ -227,11 +223,10 @@ fn texts_beside(whole: &Value, places: &[ValuePlace]) -> Vec<(FieldPath, String)
 }
 
 fn reference_value(text: &str, reference: &Reference) -> RequiredValue {
+    let name = text[reference.place.clone()].trim_start_matches(MARK).to_owned();
     RequiredValue {
-        group: ValueGroup::References,
-        name: text[reference.place.clone()].trim_start_matches(MARK).to_owned(),
         target: Some((reference.target.clone(), reference.path.clone())),
-        code: None,
+        ..RequiredValue::new(ValueGroup::References, name)
     }
 }
 
@@ -254,12 +249,9 @@ fn secret_parts(text: &str, parts: &mut Vec<ValuePart>) -> Result<(), String> {
     };
     parts.extend(template.parts.into_iter().map(|part| match part {
         TemplatePart::Text(text) => ValuePart::Text(text),
-        TemplatePart::Reference(reference) => ValuePart::Value(RequiredValue {
-            group: ValueGroup::References,
-            name: reference.to_string(),
-            target: None,
-            code: None,
-        }),
+        TemplatePart::Reference(reference) => {
+            ValuePart::Value(RequiredValue::new(ValueGroup::References, reference.to_string()))
+        }
     }));
     Ok(())
 }
