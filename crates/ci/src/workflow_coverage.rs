@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{job::Job, job_conditions::may_start};
 use konverge_base::{
-    model::{RepoPath, file_source::Source, stack::Stack},
+    model::{RepoPath, file_source::Source, stack::Stack, text::first_few},
     variables, yaml,
 };
 use konverge_config::Config;
@@ -129,15 +129,10 @@ pub(super) fn warn(job: &Job, config: &Config, revision: &OpenRevision) {
 
 /// Returns one sentence about the stacks that no job applies; `None` if there are none.
 pub fn describe(uncovered: &[String]) -> Option<String> {
-    let more = match uncovered.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let named: Vec<_> = uncovered.iter().take(NAMED).map(String::as_str).collect();
+    let named = first_few(uncovered.iter().map(String::as_str), NAMED);
     (!uncovered.is_empty()).then(|| {
         format!(
-            "no job of the workflows applies {}{more}: each has `for-environment`, and none has the environment of these stacks",
-            named.join(", ")
+            "no job of the workflows applies {named}: each has `for-environment`, and none has the environment of these stacks"
         )
     })
 }
