@@ -1,7 +1,10 @@
 //! Finds the KCL options that a stack's code reads but nobody sets, so that their values are `None`.
 
 use crate::OpenRevision;
-use konverge_base::{error::UserError, model::stack::Stack};
+use konverge_base::{
+    error::UserError,
+    model::{stack::Stack, text::first_few},
+};
 use konverge_engine::spec::SpecError;
 use konverge_repo::affected::option_reads;
 
@@ -13,22 +16,17 @@ const NAMED: usize = 3;
 pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
     let is_unset = matches!(error, SpecError::Unset { .. });
     let failure = UserError::from(error);
-    let unset = if is_unset {
-        find(workspace, stack)
-    } else {
+    if !is_unset {
         return failure;
-    };
+    }
+    let unset = find(workspace, stack);
     if unset.is_empty() {
         return failure
             .hint("the value is None: set a value, or leave the whole object out where there is none");
     }
-    let more = match unset.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let named = unset[..unset.len().min(NAMED)].join(", ");
+    let named = first_few(unset.iter().map(String::as_str), NAMED);
     failure.hint(format!(
-        "not set, and therefore None: the option {named}{more}. Set it under `kcl_options` of the stack's kcl.yaml \
+        "not set, and therefore None: the option {named}. Set it under `kcl_options` of the stack's kcl.yaml \
          or ci-test/settings.yaml, or give the call `option(…)` a `default`"
     ))
 }
