@@ -33,7 +33,7 @@ use konverge_config::Config;
 use konverge_report::{self as report, RunInfo};
 use konverge_rollout_driver::{CarriedCommit, EndedRollouts, GuardedTargets, RolloutRecords};
 use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
+    KeyUse, OpenRevision, Planner, StackClaims, StateBackend, Target,
     apply::{self, Decisions, EndedRun},
     environments::{EnvironmentScope, ScopedTargets},
 };

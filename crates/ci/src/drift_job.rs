@@ -33,7 +33,7 @@ use konverge_report::{
 };
 use konverge_rollout_driver::overdue_rollouts;
 use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
+    KeyUse, OpenRevision, Planner, StateBackend, Target,
     drift::{self, DriftReport},
     renamed_stacks, stack_lookup,
 };

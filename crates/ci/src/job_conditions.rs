@@ -33,7 +33,8 @@ fn may_hold(condition: &str, event: &str) -> bool {
     !reader.tokens.is_empty() || outcome != Some(false)
 }
 
-/// A parser of conditions. The value of a part is `None` if it is unknown. The tokens are in reverse order, so that the next one is popped from the end.
+/// A parser of conditions. The value of a part is `None` if it is unknown. The tokens are in reverse order, so that the
+/// next one is popped from the end.
 struct ConditionReader<'a> {
     tokens: Vec<&'a str>,
     event: &'a str,

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use konverge_base::model::{
-    check_run::{Annotation, Level},
-    note::{Note, NoteLevel},
+use konverge_base::{
+    model::{
+        check_run::{Annotation, Level},
+        note::{Note, NoteLevel},
+    },
     sync::lock,
 };
 use konverge_forge::CiJob;

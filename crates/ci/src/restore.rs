@@ -35,7 +35,7 @@ use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_rollout_driver::EndedRollouts;
 use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
+    KeyUse, OpenRevision, Planner, StateBackend, Target,
     apply::{self, Decisions},
     drift::{self as drift_check, DriftReport, StackDrift},
     environments::EnvironmentScope,

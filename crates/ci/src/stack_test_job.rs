@@ -25,6 +25,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
+        CommitId,
         check_run::CheckRun,
         comment_marker::{CommentMarker, MarkerKind},
         stack_test::StackTestReport,

@@ -66,8 +66,8 @@ pub struct EndedRollouts {
     pub waits: Vec<String>,
 }
 
-/// Drives every rollout as far as possible now. `guarded` are the pending stacks of each rollout, each with the number of
-/// its wave from 0. `succeeded` are the stacks outside of rollouts that this run applied.
+/// Drives every rollout as far as possible now. `guarded` are the pending stacks of each rollout, each with the number
+/// of its wave from 0. `succeeded` are the stacks outside of rollouts that this run applied.
 /// An error of a rollout is in the outcomes of its stacks.
 pub async fn run(
     job: &RolloutJob<'_>,

@@ -7,7 +7,8 @@ use konverge_config::GateConfig;
 
 use super::step::GateReading;
 
-/// Evaluates a gate on its numbers by name; a query without a number has the reason instead. An uncertain number makes the gate unclear, never passed.
+/// Evaluates a gate on its numbers by name; a query without a number has the reason instead. An uncertain number makes
+/// the gate unclear, never passed.
 pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, Result<f64, String>>) -> GateReading {
     let mut known = BTreeMap::new();
     for name in gate.queries().into_keys() {

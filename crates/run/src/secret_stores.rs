@@ -25,8 +25,8 @@ use konverge_config::{
 use konverge_kubernetes::Kubernetes;
 use konverge_secrets::Secrets;
 
-/// Opens the stores by name. `secrets` gets the tokens of logins for masking. Without clusters, no Secret of a cluster is
-/// read.
+/// Opens the stores by name. `secrets` gets the tokens of logins for masking. Without clusters, no Secret of a cluster
+/// is read.
 pub fn open(
     run: &RunContext,
     config: &SecretsConfig,

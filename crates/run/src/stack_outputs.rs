@@ -220,7 +220,8 @@ pub fn fill_given(
     })
 }
 
-/// Puts the known values in the place of the marks of a Spec. Also returns the filled text for each text that had marks.
+/// Puts the known values in the place of the marks of a Spec. Also returns the filled text for each text that had
+/// marks.
 fn with_values(
     reader: &Stack,
     mut spec: Spec,

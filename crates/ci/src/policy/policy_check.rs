@@ -240,8 +240,8 @@ impl PolicyCheck {
     }
 
     /// Approves a plan that restores the last apply, by the policies and the policy sets of the default branch. A
-    /// finding that was overridden at that time stays overridden, if its policy set still allows overrides. `late` makes
-    /// the check of values that become known during the apply.
+    /// finding that was overridden at that time stays overridden, if its policy set still allows overrides. `late`
+    /// makes the check of values that become known during the apply.
     ///
     /// # Errors
     /// A policy denies the plan, or a fact that the policy needs cannot be read.

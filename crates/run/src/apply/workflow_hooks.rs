@@ -182,8 +182,8 @@ impl WorkflowHooks<'_> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Records that a workflow is about to start, and starts it. Returns the error of the start if it is unknown whether
-    /// the workflow runs.
+    /// Records that a workflow is about to start, and starts it. Returns the error of the start if it is unknown
+    /// whether the workflow runs.
     async fn start(
         &self,
         key: &str,
