@@ -258,6 +258,8 @@ fn options(run: &RunContext, config: &Config) -> Result<StoreOptions, UserError>
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::test_fixture::{noted_run, run};
 
