@@ -113,7 +113,7 @@ impl SpecDifference {
         };
         let (before, note) = match before {
             Ok(before) => (before, None),
-            Err(error) if error.is_of_the_code() => {
+            Err(error) if error.is_of_the_code => {
                 let note = "the base does not compile, so there is nothing to compare with".to_owned();
                 (Spec::default(), Some(note))
             }

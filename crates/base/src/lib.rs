@@ -10,5 +10,6 @@ pub mod model;
 pub mod process;
 pub mod retry;
 pub mod spans;
+pub mod sync;
 pub mod variables;
 pub mod yaml;

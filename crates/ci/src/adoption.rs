@@ -14,7 +14,7 @@ use konverge_run::{
     adoption::{Adoption, RecordedStacks},
 };
 pub(super) use konverge_run::{
-    adopted_stacks::{end_of_adoption, proposed, refuse_changes, released},
+    adopted_stacks::{add, refuse_changes},
     adoption::left_alone_text,
 };
 use konverge_state::{IndexedStates, Proven};

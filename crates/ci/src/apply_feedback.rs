@@ -4,18 +4,19 @@ use crate::{
     adoption,
     apply_stages::{AppliedCommit, without},
     job::{Job, marker},
-    news::{self, ApplyDecisions, News},
-    notifications::Notifications,
+    news::{self, News},
+    notifications,
     publisher::Publisher,
 };
 use konverge_base::{
     error::UserError,
     model::{
-        CommitId, StackId,
+        CommitId,
         apply_result::{StackOutcome, StackResult},
         comment_marker::{CommentMarker, MarkerKind},
     },
 };
+use konverge_config::Config;
 use konverge_forge::StatusState;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
 use konverge_run::apply::{self, StoppedPlan};
@@ -24,15 +25,14 @@ use konverge_run::apply::{self, StoppedPlan};
 const UNREVIEWED_LABEL: &str = "konverge-unreviewed";
 
 impl AppliedCommit {
-    /// Returns the status of the commit, with its description.
-    fn status(&self) -> (StatusState, String) {
-        let state = match &self.report {
+    /// Returns the status of the commit.
+    fn status(&self) -> StatusState {
+        match &self.report {
             report if apply::ended_well(report) && !self.waits_for_others => StatusState::Success,
             report if apply::only_waits(report) => StatusState::Pending,
             report if self.waits_for_others && apply::is_unbroken(report) => StatusState::Pending,
             _ => StatusState::Failure,
-        };
-        (state, self.description())
+        }
     }
 
     fn description(&self) -> String {
@@ -105,11 +105,11 @@ impl Publisher<'_> {
     pub(super) async fn apply_ended(
         &self,
         head: &CommitId,
-        receivers: Option<&Notifications<'_>>,
+        config: Option<&Config>,
         result: &Result<AppliedCommit, UserError>,
     ) {
         let (state, description) = match result {
-            Ok(applied) => applied.status(),
+            Ok(applied) => (applied.status(), applied.description()),
             Err(failure) => {
                 self.publish_failure(failure);
                 (StatusState::Error, failure.message.clone())
@@ -118,26 +118,17 @@ impl Publisher<'_> {
         self.status(head, &self.job.apply_status(), state, &description)
             .await;
         // Notifications are sent last, because a receiver that does not respond must not delay the status.
-        let Some(receivers) = receivers else { return };
-        match result {
+        let Some(config) = config else { return };
+        let news = match result {
             Ok(AppliedCommit {
                 report,
                 decisions,
                 rollouts,
                 ..
-            }) => {
-                let stopped = decisions.stopped.iter();
-                let unreviewed: Vec<StackId> = stopped.map(|stopped| stopped.plan.id.clone()).collect();
-                let decisions = ApplyDecisions {
-                    unreviewed: &unreviewed,
-                    plans: decisions,
-                    rollouts: &rollouts.events,
-                    kept_back: &rollouts.kept_back,
-                };
-                receivers.send(&news::of_apply(report, &decisions)).await;
-            }
-            Err(failure) => receivers.send(&[News::not_started(failure)]).await,
-        }
+            }) => news::of_apply(report, decisions, rollouts),
+            Err(failure) => vec![News::not_started(failure)],
+        };
+        notifications::send(self.job, config, &news).await;
     }
 }
 

@@ -5,7 +5,6 @@ use crate::{
     adoption,
     apply_stages::{self, AppliedCommit},
     job::{Job, JobResult},
-    notifications::Notifications,
     publisher::Publisher,
     restore,
     trust::{
@@ -82,7 +81,7 @@ async fn apply_and_report(job: &Job, target: &ApplyTarget) -> Result<JobResult, 
             "applying what was reviewed",
         )
         .await;
-    let (receivers, result) = match configured(job, &target.upstream.branch.tip).await {
+    let (config, result) = match configured(job, &target.upstream.branch.tip).await {
         // A repository without a store does not use Konverge yet, so its merges succeed with a note. But a run with
         // digests is a request to apply, so it fails and names the missing setting.
         Ok(config) if config.state.url.is_none() && approved.is_empty() => {
@@ -94,12 +93,12 @@ async fn apply_and_report(job: &Job, target: &ApplyTarget) -> Result<JobResult, 
             if let Ok(applied) = &result {
                 publisher.applied(head, applied).await;
             }
-            (Some(Notifications::new(job, &config)), result)
+            (Some(config), result)
         }
         Err(failure) => (None, Err(failure)),
     };
     let result = result.map_err(|failure| redact::failure(&failure, &job.run.secrets));
-    publisher.apply_ended(head, receivers.as_ref(), &result).await;
+    publisher.apply_ended(head, config.as_ref(), &result).await;
     let AppliedCommit {
         report,
         decisions,

@@ -21,7 +21,7 @@ use crate::{
     workflow_coverage,
 };
 use konverge_base::{
-    error::{ErrorKind, UserError, chain},
+    error::{ErrorKind, UserError},
     model::{
         CommitId, StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
@@ -31,11 +31,9 @@ use konverge_base::{
 };
 use konverge_config::Config;
 use konverge_report::{self as report, RunInfo};
-use konverge_rollout_driver::{
-    CarriedCommit, EndedRollouts, GuardedTargets, PendingRollouts, RolloutRecords,
-};
+use konverge_rollout_driver::{CarriedCommit, EndedRollouts, GuardedTargets, RolloutRecords};
 use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StackClaims, StateBackend, Target,
+    KeyUse, OpenRevision, Planner, StackClaims, StateBackend, Target,
     apply::{self, Decisions, EndedRun},
     environments::{EnvironmentScope, ScopedTargets},
 };
@@ -107,12 +105,7 @@ async fn open_head(
         )
         .hint("set `state.url` in konverge.yaml, for example `s3://my-bucket/konverge`")
     })?;
-    let revision = OpenRevision::open_with_permissions_of(
-        &job.run,
-        &job.repository,
-        &RevisionSpec::Commit(head.clone()),
-        config,
-    )?;
+    let revision = job.open_merged(head, config)?;
     revision.layout.require_module()?;
     Ok((backend, revision))
 }
@@ -123,7 +116,7 @@ struct FoundStacks<'a> {
     known: &'a Proven<IndexedStates>,
     records: RolloutRecords,
     pending: StacksToApply,
-    reviews: MergedReviews,
+    reviews: Arc<MergedReviews>,
     /// The stacks that no merged pull request has shown while the repository is taken over.
     left_alone: BTreeSet<StackId>,
 }
@@ -191,7 +184,7 @@ impl<'a> ApplyStages<'a> {
             known,
             records: records.with_earlier(backend, config, &pending.targets).await,
             pending,
-            reviews,
+            reviews: Arc::new(reviews),
             left_alone,
         })
     }
@@ -246,16 +239,17 @@ impl<'a> ApplyStages<'a> {
             planning: &planning,
             pending: &pending.targets,
             options: &options,
-            reviews: &ReviewedCommit::head(job, target, reviews),
+            reviews: &ReviewedCommit {
+                job,
+                tip: target,
+                reviews: Arc::clone(reviews),
+                deployments: None,
+            },
         };
         let outcomes = ended.report.stacks.iter();
         let succeeded = outcomes.filter(|stack| apply::has_succeeded(stack.result));
         let succeeded = succeeded.map(|stack| stack.id.clone()).collect();
-        let guarded = PendingRollouts {
-            records,
-            guarded: by_rollout,
-        };
-        let rollouts = rollout::run(job, target, carried, self.scope, guarded, succeeded).await;
+        let rollouts = rollout::run(job, target, carried, self.scope, records, by_rollout, succeeded).await;
         Ok(AppliedStacks {
             planning,
             ended,
@@ -320,7 +314,7 @@ impl<'a> ApplyStages<'a> {
                 .forget_used(self.job, self.backend, &pending.targets, &of_head)
                 .await;
         }
-        save_index(self.job, self.backend).await;
+        self.backend.save_index(&self.job.run).await;
         let counted = planning.counts();
         let info = RunInfo {
             compiled: counted.compiled,
@@ -406,15 +400,5 @@ async fn warn_of_overdue_drift(job: &Job, backend: &StateBackend, config: &Confi
             "no successful drift check for {}: check that the scheduled job still runs",
             report::age(since)
         ));
-    }
-}
-
-/// Saves the index. A failure is only a warning: the index makes runs faster, and the next run reads missing entries
-/// from the states.
-async fn save_index(job: &Job, backend: &StateBackend) {
-    if let Err(error) = backend.states.save_index().await {
-        job.run
-            .notes
-            .warning(&format!("could not update the state index: {}", chain(&error)));
     }
 }

@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     drift_schedule::DriftSchedule,
     job::{Job, JobResult, marker},
-    news,
-    notifications::Notifications,
+    news, notifications,
     policy::{active_policies::CommitPolicy, policy_check::PolicyCheck},
     publisher::Publisher,
     reconcile::{self, Restored, restored_stacks},
@@ -34,7 +33,7 @@ use konverge_report::{
 };
 use konverge_rollout_driver::overdue_rollouts;
 use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
+    KeyUse, OpenRevision, Planner, StateBackend, Target,
     drift::{self, DriftReport},
     renamed_stacks, stack_lookup,
 };
@@ -76,12 +75,7 @@ async fn check_and_publish(
                 .to_owned(),
         });
     };
-    let revision = OpenRevision::open_with_permissions_of(
-        &job.run,
-        &job.repository,
-        &RevisionSpec::Commit(head.clone()),
-        &config,
-    )?;
+    let revision = job.open_merged(head, &config)?;
     let steps = DriftSteps {
         job,
         head,
@@ -155,12 +149,11 @@ impl<'a> DriftSteps<'a> {
         stages: &mut Stages,
     ) -> Result<EndedCheck, UserError> {
         let (job, config, backend) = (self.job, self.config, self.backend);
-        let policy_check = PolicyCheck::new(
-            job,
-            CommitPolicy::from_config(config, Some(revision.source.as_ref())),
-            Stage::Apply,
-            &backend.secrets,
-        );
+        let policy = CommitPolicy::from_config(config, Some(revision.source.as_ref()));
+        let policy_check = PolicyCheck {
+            restoring: true,
+            ..PolicyCheck::new(job, policy, Stage::Apply, &backend.secrets)
+        };
         let planning = job
             .protected_planning(config.clone(), self.head, revision, backend.clone())
             .await?;
@@ -169,7 +162,6 @@ impl<'a> DriftSteps<'a> {
         // An apply does not help a stack whose objects are as applied but whose delivery controller is unhealthy.
         let ours = |target: &&Target| !checked.left_to_controller.contains(&target.id);
         let ours: Vec<_> = due.iter().filter(ours).cloned().collect();
-        let policy_check = policy_check.for_restoring();
         let restored = reconcile::run(&planning, policy_check, &ours, &checked.plan, behind).await?;
         Ok(EndedCheck {
             planning,
@@ -219,7 +211,7 @@ impl<'a> DriftSteps<'a> {
         let issues = publish_issues(publisher, &looked, &info, config.drift.label()).await;
         rounds.note_issues(&issues);
         let news = news::of_drift(plan, &restored);
-        Notifications::new(job, config).send(&news).await;
+        notifications::send(job, config, &news).await;
         // The history contains the numbers of the issues, and the pages of the portal are built from the saved history.
         rounds
             .remember(job, backend, |stack| applied.contains(stack))

@@ -30,42 +30,11 @@ fn may_hold(condition: &str, event: &str) -> bool {
     };
     reader.tokens.reverse();
     let outcome = reader.parse_or();
-    if reader.tokens.is_empty() {
-        outcome.may_hold
-    } else {
-        true
-    }
+    !reader.tokens.is_empty() || outcome != Some(false)
 }
 
-/// The possible values of a part of a condition for an event. If the part is unknown, both values are possible.
-#[derive(Clone, Copy)]
-struct Outcome {
-    may_hold: bool,
-    may_fail: bool,
-}
-
-impl Outcome {
-    const UNKNOWN: Self = Self {
-        may_hold: true,
-        may_fail: true,
-    };
-
-    fn known(holds: bool) -> Self {
-        Self {
-            may_hold: holds,
-            may_fail: !holds,
-        }
-    }
-
-    fn not(self) -> Self {
-        Self {
-            may_hold: self.may_fail,
-            may_fail: self.may_hold,
-        }
-    }
-}
-
-/// A parser of conditions. The tokens are in reverse order, so that the next one is popped from the end.
+/// A parser of conditions. The value of a part is `None` if it is unknown. The tokens are in reverse order, so that the
+/// next one is popped from the end.
 struct ConditionReader<'a> {
     tokens: Vec<&'a str>,
     event: &'a str,
@@ -77,29 +46,33 @@ impl<'a> ConditionReader<'a> {
         is_next && self.tokens.pop().is_some()
     }
 
-    fn parse_or(&mut self) -> Outcome {
+    fn parse_or(&mut self) -> Option<bool> {
         let mut whole = self.parse_and();
         while self.consume("||") {
-            let next = self.parse_and();
-            whole.may_hold |= next.may_hold;
-            whole.may_fail &= next.may_fail;
+            whole = match (whole, self.parse_and()) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), next) => next,
+                (None, _) => None,
+            };
         }
         whole
     }
 
-    fn parse_and(&mut self) -> Outcome {
+    fn parse_and(&mut self) -> Option<bool> {
         let mut whole = self.parse_comparison();
         while self.consume("&&") {
-            let next = self.parse_comparison();
-            whole.may_hold &= next.may_hold;
-            whole.may_fail |= next.may_fail;
+            whole = match (whole, self.parse_comparison()) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), next) => next,
+                (None, _) => None,
+            };
         }
         whole
     }
 
-    fn parse_comparison(&mut self) -> Outcome {
+    fn parse_comparison(&mut self) -> Option<bool> {
         if self.consume("!") {
-            return self.parse_comparison().not();
+            return self.parse_comparison().map(|holds| !holds);
         }
         if self.consume("(") {
             let inner = self.parse_or();
@@ -110,26 +83,26 @@ impl<'a> ConditionReader<'a> {
         let is_equal = self.consume("==");
         if !is_equal && !self.consume("!=") {
             return match left {
-                "true" => Outcome::known(true),
-                "false" => Outcome::known(false),
-                _ => Outcome::UNKNOWN,
+                "true" => Some(true),
+                "false" => Some(false),
+                _ => None,
             };
         }
         let right = self.operand();
         let outcome = match (left, right) {
             ("github.event_name", text) | (text, "github.event_name") if text.starts_with('\'') => {
-                Outcome::known(text[1..].eq_ignore_ascii_case(self.event))
+                Some(text[1..].eq_ignore_ascii_case(self.event))
             }
             // The job is for one of several schedules. Another event has no schedule, so the comparison is with an
             // empty text.
             ("github.event.schedule", text) | (text, "github.event.schedule")
                 if text.starts_with('\'') && self.event != "schedule" =>
             {
-                Outcome::known(text.len() == 1)
+                Some(text.len() == 1)
             }
-            _ => Outcome::UNKNOWN,
+            _ => None,
         };
-        if is_equal { outcome } else { outcome.not() }
+        outcome.map(|holds| holds == is_equal)
     }
 
     /// Reads a name or a text. A function call is read as an empty text.

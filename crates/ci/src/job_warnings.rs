@@ -1,10 +1,13 @@
 //! [`JobWarnings`]: collects the warnings of a job, which the forge shows as annotations.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use konverge_base::model::{
-    check_run::{Annotation, Level},
-    note::{Note, NoteLevel},
+use konverge_base::{
+    model::{
+        check_run::{Annotation, Level},
+        note::{Note, NoteLevel},
+    },
+    sync::lock,
 };
 use konverge_forge::CiJob;
 use konverge_run::{Notes, RunContext};
@@ -35,7 +38,7 @@ impl JobWarnings {
     /// Annotates the job with the warnings. Called at the end of the job, because the runner shows only ten annotations
     /// of a level, and the last of these gives the number of the remaining ones.
     pub(super) fn annotate(&self, job: &dyn CiJob) {
-        let said = std::mem::take(&mut *self.lock());
+        let said = std::mem::take(&mut *lock(&self.said));
         let annotation = |text: &String| Annotation {
             level: Level::Warning,
             file: String::new(),
@@ -49,10 +52,6 @@ impl JobWarnings {
             self.notes.command(&line);
         }
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Notes for JobWarnings {
@@ -63,7 +62,7 @@ impl Notes for JobWarnings {
                 ..note.clone()
             }
             .to_string();
-            let mut said = self.lock();
+            let mut said = lock(&self.said);
             if !said.contains(&text) {
                 said.push(text);
             }

@@ -95,10 +95,7 @@ async fn begin(
 ) -> Result<JobResult, UserError> {
     sandbox_rule::require_for_jobs()?;
     let event = runner.event()?;
-    let client = connect(run, runner.as_ref())?;
-    // The attempt is read before anything is written, because it distinguishes the comment and the status of this job
-    // from those of a retry.
-    *runner = with_attempt(runner, client.as_deref()).await?;
+    let client = connect(run, runner).await?;
     // The caller needs the client for the summary, even if everything after this fails.
     connected.clone_from(&client);
     if options.part != ShardMode::Whole {
@@ -122,28 +119,20 @@ async fn begin(
     }
 }
 
-/// Connects to the repository at its forge, if there is a token.
-fn connect(run: &RunContext, runner: &dyn CiJob) -> Result<Option<Arc<dyn Forge>>, UserError> {
+/// Connects to the repository at its forge, if there is a token, and reads the number of the job's attempt. Without a
+/// token the number is not read: such a job publishes nothing that another attempt could overwrite.
+async fn connect(run: &RunContext, runner: &mut Arc<dyn CiJob>) -> Result<Option<Arc<dyn Forge>>, UserError> {
     let client = forge::connect(run, &runner.info().repository)?;
-    if client.is_none() {
-        run.notes.warning(&format!(
+    match &client {
+        // The attempt is read before anything is written, because it distinguishes the comment and the status of this
+        // job from those of a retry.
+        Some(client) => *runner = runner.of_attempt(client.attempt(runner.info()).await?),
+        None => run.notes.warning(&format!(
             "no token: neither comment nor status is written ({})",
             runner.kind().token_hint()
-        ));
+        )),
     }
     Ok(client)
-}
-
-/// Returns the job with the number of its attempt. Without a token the number is not read: such a job publishes nothing
-/// that another attempt could overwrite.
-async fn with_attempt(
-    runner: &Arc<dyn CiJob>,
-    client: Option<&dyn Forge>,
-) -> Result<Arc<dyn CiJob>, UserError> {
-    Ok(match client {
-        Some(client) => runner.of_attempt(client.attempt(runner.info()).await?),
-        None => Arc::clone(runner),
-    })
 }
 
 /// Opens the job of an event; `None` if the event needs none.

@@ -1,6 +1,6 @@
 //! The news of an apply or a drift check, and which of them each receiver gets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use konverge_base::{
     error::UserError,
@@ -14,19 +14,8 @@ use konverge_base::{
 use konverge_config::Notify;
 use konverge_notify::{NotifyDetail, NotifyEvent};
 use konverge_rollout::RolloutEvent;
+use konverge_rollout_driver::EndedRollouts;
 use konverge_run::apply::{self, Decisions};
-
-/// Decisions about the stacks of an apply that are not in its report.
-pub(super) struct ApplyDecisions<'a> {
-    /// The stacks that were stopped because a change was not reviewed.
-    pub(super) unreviewed: &'a [StackId],
-    /// The decisions about the plans.
-    pub(super) plans: &'a Decisions,
-    /// The events of rollouts that stopped.
-    pub(super) rollouts: &'a [RolloutEvent],
-    /// The stacks that a rollout still holds back. This run did not try them, so there is no news about them.
-    pub(super) kept_back: &'a BTreeSet<StackId>,
-}
 
 /// One event with its stacks. Without stacks, the event concerns all of them.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,11 +110,12 @@ pub(super) fn for_receiver(receiver: &Notify, news: &[News]) -> Vec<News> {
     selected
 }
 
-/// Returns the news of an apply. Skipped stacks are a result of other news, so they are not named.
-pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> Vec<News> {
+/// Returns the news of an apply. Skipped stacks are a result of other news, so they are not named. Stacks that a
+/// rollout still holds back were not tried, so there is no news about them.
+pub(super) fn of_apply(report: &ApplyReport, decisions: &Decisions, rollouts: &EndedRollouts) -> Vec<News> {
     let select = |wanted: &dyn Fn(&StackOutcome) -> bool| -> Vec<_> {
         let those = report.stacks.iter().filter(|stack| wanted(stack));
-        let those = those.filter(|stack| !decisions.kept_back.contains(&stack.id));
+        let those = those.filter(|stack| !rollouts.kept_back.contains(&stack.id));
         let those = those.map(|stack| NewsStack {
             id: stack.id.clone(),
             folder: stack.stack.clone(),
@@ -133,13 +123,13 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
         });
         those.collect()
     };
-    let is_unreviewed = |stack: &StackOutcome| decisions.unreviewed.contains(&stack.id);
-    let is_denied = |stack: &StackOutcome| {
-        stack.result == StackResult::Stopped && decisions.plans.denied.contains(&stack.id)
-    };
+    let unreviewed = || decisions.stopped.iter().map(|stopped| &stopped.plan);
+    let is_unreviewed = |stack: &StackOutcome| unreviewed().any(|plan| plan.id == stack.id);
+    let is_denied =
+        |stack: &StackOutcome| stack.result == StackResult::Stopped && decisions.denied.contains(&stack.id);
     let is_failed_hook = |stack: &StackOutcome| {
         is_failed_job(stack)
-            || (stack.result == StackResult::Failed && decisions.plans.failed_workflows.contains(&stack.id))
+            || (stack.result == StackResult::Failed && decisions.failed_workflows.contains(&stack.id))
     };
     // The groups exclude each other, so that a receiver gets one message about a failure of a stack.
     let has_failed = |stack: &StackOutcome| {
@@ -157,14 +147,9 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
     let ended_well = apply::ended_well(report) || apply::only_waits(report);
     let mut all = vec![
         News::new(NotifyEvent::Unreviewed, {
-            let stacks = decisions.unreviewed.iter();
-            let folder = |id: &StackId| {
-                let outcome = report.stacks.iter().find(|stack| stack.id == *id);
-                outcome.map_or_else(RepoPath::root, |stack| stack.stack.clone())
-            };
-            let stacks = stacks.map(|id| NewsStack {
-                id: id.clone(),
-                folder: folder(id),
+            let stacks = unreviewed().map(|plan| NewsStack {
+                id: plan.id.clone(),
+                folder: plan.stack.clone(),
                 count: 0,
             });
             stacks.collect()
@@ -191,14 +176,14 @@ pub(super) fn of_apply(report: &ApplyReport, decisions: &ApplyDecisions<'_>) -> 
         },
         News::new(
             NotifyEvent::SecretRotated,
-            select(&|stack| is_written(stack) && decisions.plans.rotated.contains(&stack.id)),
+            select(&|stack| is_written(stack) && decisions.rotated.contains(&stack.id)),
         ),
         News {
             fact: Fact::Waits(wait_reasons(report)),
             ..News::new(NotifyEvent::Waiting, select(&waits_for_somebody))
         },
     ];
-    all.extend(decisions.rollouts.iter().map(of_rollout));
+    all.extend(rollouts.events.iter().map(of_rollout));
     all.retain(|news| !news.stacks.is_empty());
     all
 }
@@ -280,9 +265,11 @@ mod tests {
             Digest,
             apply_result::ResourceOutcome,
             authorization::{Authorization, PolicyOverride},
+            plan::Basis,
         },
     };
     use konverge_config::Config;
+    use konverge_run::apply::StoppedPlan;
 
     fn outcome(id: &str, result: StackResult) -> StackOutcome {
         StackOutcome {
@@ -301,19 +288,22 @@ mod tests {
     fn news(stacks: Vec<StackOutcome>, unreviewed: &[&str], denied: &[&str], rotated: &[&str]) -> Vec<News> {
         let report = ApplyReport { version: 1, stacks };
         let set = |ids: &[&str]| ids.iter().map(|id| id.parse().unwrap()).collect();
-        let unreviewed: Vec<_> = unreviewed.iter().map(|id| id.parse().unwrap()).collect();
-        let plans = Decisions {
+        let stopped = |id: &&str| StoppedPlan {
+            plan: StackPlan::new(
+                outcome(id, StackResult::Stopped).stack,
+                id.parse().unwrap(),
+                Basis::Live,
+                vec![],
+            ),
+            units: vec![],
+        };
+        let decisions = Decisions {
+            stopped: unreviewed.iter().map(stopped).collect(),
             denied: set(denied),
             rotated: set(rotated),
             ..Decisions::default()
         };
-        let decisions = ApplyDecisions {
-            unreviewed: &unreviewed,
-            plans: &plans,
-            rollouts: &[],
-            kept_back: &BTreeSet::new(),
-        };
-        of_apply(&report, &decisions)
+        of_apply(&report, &decisions, &EndedRollouts::default())
     }
 
     fn names(news: &[News]) -> Vec<(NotifyEvent, Vec<String>)> {

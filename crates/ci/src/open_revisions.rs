@@ -144,22 +144,16 @@ impl Job {
         };
         // Add the stacks that the proposal takes over, and those that it no longer leaves alone. The merge applies them
         // for the first time, so they must be reviewed although none of their inputs changes.
-        let (adopted, released) = match (&backend, &revisions.base) {
-            (Some(backend), Some(base)) if grants.clusters => (
-                adoption::proposed(&self.run, base, &revisions.head, backend, &targets).await?,
-                adoption::released(base, &revisions.head, backend, &targets).await?,
-            ),
-            _ => (Vec::new(), Vec::new()),
-        };
-        let adopts = adopted.iter().map(|target| target.id.clone()).collect();
-        let adds_targets = introduces || !adopted.is_empty() || !released.is_empty();
         let mut settings = setting_changes::find(&proposed, &revisions);
-        settings.extend(adoption::end_of_adoption(&released));
-        if !(adopted.is_empty() && released.is_empty()) {
-            targets.extend(adopted);
-            targets.extend(released);
-            sort_by_folder(&mut targets);
-        }
+        let affected_targets = targets.len();
+        let adopts = match (&backend, &revisions.base) {
+            (Some(backend), Some(base)) if grants.clusters => {
+                let head = &revisions.head;
+                adoption::add(&self.run, base, head, backend, &mut targets, &mut settings).await?
+            }
+            _ => BTreeSet::new(),
+        };
+        let adds_targets = introduces || targets.len() > affected_targets;
         // Choose between the live infrastructure and a comparison of Specs. A missing cluster is an error only if one
         // is configured.
         let live = match (grants.clusters && can_mark, self.options.live) {
@@ -176,13 +170,12 @@ impl Job {
         // Create the planner. Policies and readiness rules come from the trusted commit, the code of the stacks from
         // the proposal.
         let stacks_in_repository = revisions.head.layout.stacks.len();
-        let builder = RunBuilder::new(&self.run, config).rule_files(trusted).live(live);
+        let mut builder = RunBuilder::new(&self.run, config);
+        builder.rule_files = Some(trusted);
+        builder.live = live;
         let compilers = compilers(&builder, trust, backend.as_ref(), revisions.base.as_ref())?;
         let (source, _known) = revisions.into_source(compilers);
-        let builder = match backend {
-            Some(backend) => builder.states(backend),
-            None => builder,
-        };
+        builder.backend = backend;
         Ok(OpenedChange {
             planning: builder.planner(source).await?,
             stacks_in_repository,
@@ -272,12 +265,21 @@ impl Job {
         head: OpenRevision,
         backend: StateBackend,
     ) -> Result<Planner, UserError> {
-        let builder = RunBuilder::new(&self.run, config)
-            .live(self.options.live.unwrap_or(Live::Required))
-            .rule_files(self.repository.revision(trusted)?);
+        let mut builder = RunBuilder::new(&self.run, config);
+        builder.live = self.options.live.unwrap_or(Live::Required);
+        builder.rule_files = Some(self.repository.revision(trusted)?);
         let compilers = compilers(&builder, Trust::Merged, Some(&backend), None)?;
-        let source = SpecSource::compiled(compilers, head, None);
-        builder.states(backend).planner(source).await
+        builder.backend = Some(backend);
+        builder.planner(SpecSource::compiled(compilers, head, None)).await
+    }
+
+    /// Opens a commit of the default branch with the permissions of a configuration, that of the tip.
+    ///
+    /// # Errors
+    /// The commit cannot be read.
+    pub(super) fn open_merged(&self, commit: &CommitId, config: &Config) -> Result<OpenRevision, UserError> {
+        let at = RevisionSpec::Commit(commit.clone());
+        OpenRevision::open_with_permissions_of(&self.run, &self.repository, &at, config)
     }
 
     /// Opens the states if a store is configured. A job has no default store, because a folder of the runner is lost
@@ -324,10 +326,6 @@ pub(super) fn compilers(
 /// Returns true if neither the base nor the default branch has a `konverge.yaml`.
 fn introduces_config(trusted: &dyn Source, revisions: &ComparedRevisions) -> bool {
     revisions.introduces_config() && !trusted.files().contains_key(&RepoPath::root().child(FILE_NAME))
-}
-
-fn sort_by_folder(targets: &mut [Target]) {
-    targets.sort_by(|a, b| (a.folder(), &a.id).cmp(&(b.folder(), &b.id)));
 }
 
 /// Returns the configuration without permissions. Only the settings for reading and compiling the repository remain.

@@ -28,13 +28,14 @@ use crate::{
 use konverge_base::{
     error::{UserError, chain},
     model::{
-        Digest, Shard, StackId,
+        Digest, StackId,
         plan::Plan,
         policy_finding::{Enforcement, PolicyFinding},
         review::ReviewRecord,
         review_difference::ReviewDifference,
     },
     spans::Stages,
+    sync::lock,
 };
 use konverge_forge::StatusState;
 use konverge_policy::Stage;
@@ -182,7 +183,11 @@ async fn all_findings(
 ) -> Result<Vec<PolicyFinding>, UserError> {
     let mut findings = match sets {
         Some(sets) => {
-            sets.compare_others(opened, job.options.part.share()).await?;
+            // The old and the new policy sets are also compared on the stacks that the pull request does not change.
+            if let Some(outlook) = &sets.outlook {
+                let (evaluator, share) = (&sets.policy_check.evaluator, job.options.part.share());
+                outlook.compare_others(evaluator, &opened.planning, share).await?;
+            }
             let mut findings = sets
                 .with_settings_findings(&preview.plan, &opened.targets)
                 .await?;
@@ -250,21 +255,10 @@ impl SetFindings {
 
     /// Returns the digests of the denials that the comment shows.
     fn shown(&self, secrets: &Secrets) -> BTreeSet<Digest> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut findings = found.clone();
-        drop(found);
+        let mut findings = lock(&self.found).clone();
         redact::findings(&mut findings, secrets);
         findings.sort();
         report::markdown::shown_denials(&findings)
-    }
-
-    /// Compares the old and the new policy sets on the stacks that the pull request does not change.
-    async fn compare_others(&self, opened: &OpenedChange, share: Option<Shard>) -> Result<(), UserError> {
-        let Some(outlook) = &self.outlook else {
-            return Ok(());
-        };
-        let evaluator = &self.policy_check.evaluator;
-        outlook.compare_others(evaluator, &opened.planning, share).await
     }
 
     /// Returns the findings of the policy sets so far, and those of the settings in `policy`.
@@ -290,16 +284,13 @@ impl SetFindings {
 impl DocumentVisitor for SetFindings {
     async fn visit(&self, planned: PlannedDocument<'_>) {
         let document = Arc::new(planned.for_rules());
-        self.moved
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .add(&document);
+        lock(&self.moved).add(&document);
         if let Some(outlook) = &self.outlook {
             outlook.compare(&self.policy_check.evaluator, &document).await;
         }
         let pulls = &self.approvals.pulls;
         let findings = self.policy_check.preview_sets(&document, pulls).await;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = lock(&self.found);
         found.extend(findings);
     }
 }

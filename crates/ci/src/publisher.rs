@@ -336,7 +336,7 @@ impl<'a> Publisher<'a> {
             .collect();
         let failed = plan.stacks.iter().map(|stack| (&stack.id, stack.error.as_ref()));
         let (failed, reason) = failures(failed);
-        let digest = konverge_base::model::Digest::of_set(plan.stacks.iter().map(|stack| stack.digest));
+        let digest = Digest::of_set(plan.stacks.iter().map(|stack| stack.digest));
         self.outputs(&[
             ("has-changes", (!changed.is_empty()).to_string()),
             ("stack-count", plan.stacks.len().to_string()),
@@ -391,13 +391,15 @@ impl<'a> Publisher<'a> {
         for note in &mut notes {
             note.message = self.job.run.secrets.mask_finished(&note.message);
         }
-        self.commands(&notes);
+        for line in self.job.runner.annotations(&notes) {
+            self.job.run.notes.command(&line);
+        }
     }
 
     /// Shows the failure of the whole run.
     pub(crate) fn publish_failure(&self, failure: &UserError) {
         let location = failure.location.as_ref();
-        self.commands(&[Annotation {
+        self.annotate_lines(vec![Annotation {
             level: Level::Error,
             file: location.map(|l| l.file.clone()).unwrap_or_default(),
             line: location.and_then(|l| l.line),
@@ -406,12 +408,6 @@ impl<'a> Publisher<'a> {
             message: self.job.run.secrets.mask(&failure.message),
         }]);
         self.outputs(&[("failure-reason", json_name(failure.kind))]);
-    }
-
-    fn commands(&self, notes: &[Annotation]) {
-        for line in self.job.runner.annotations(notes) {
-            self.job.run.notes.command(&line);
-        }
     }
 }
 

@@ -5,13 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::policy::policy_check::{PolicyCheck, RestoringApproval};
+use crate::policy::policy_check::PolicyCheck;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         StackId,
         apply_result::{ApplyReport, StackOutcome},
-        authorization::Authorization,
         plan::{Action, ChangeOrigin, Plan, ResourcePlan},
         policy_finding::PolicyFinding,
     },
@@ -103,19 +102,9 @@ pub(super) fn restored_stacks(report: &ApplyReport) -> Vec<StackId> {
 
 /// Approves a plan for what was applied before, without a review. Of drift it approves only creations and updates.
 pub(super) struct RestoreApprover {
-    policy_check: PolicyCheck,
+    pub policy_check: PolicyCheck,
     /// True if drift is restored; else a rollout is rolled back, and its driver decides what may be taken away.
-    of_drift: bool,
-}
-
-impl RestoreApprover {
-    /// Creates the approver of a rollback.
-    pub(super) fn of_rollback(policy_check: PolicyCheck) -> Self {
-        Self {
-            policy_check,
-            of_drift: false,
-        }
-    }
+    pub of_drift: bool,
 }
 
 #[async_trait]
@@ -129,19 +118,10 @@ impl Approver for RestoreApprover {
         for resource in &plan.resources {
             limits.check(resource)?;
         }
-        let RestoringApproval {
-            authorization,
-            decisions,
-            sets,
-        } = self.policy_check.approve_restoring(proposed, past).await?;
-        Ok(ApprovedPlan {
-            authorization: Authorization {
-                reconciled: self.of_drift,
-                ..authorization
-            },
-            decisions,
-            late: Box::new(RestoredStack { limits, sets }),
-        })
+        let late = |sets| RestoredStack { limits, sets };
+        let mut approved = self.policy_check.approve_restoring(proposed, past, late).await?;
+        approved.authorization.reconciled = self.of_drift;
+        Ok(approved)
     }
 }
 

@@ -11,8 +11,7 @@ use crate::{
     drift_job::{self, DriftResult},
     drift_schedule::DriftSchedule,
     job::{Job, JobResult},
-    news::{self, ApplyDecisions},
-    notifications::Notifications,
+    news, notifications,
     policy::{
         active_policies::CommitPolicy,
         policy_check::PolicyCheck,
@@ -34,8 +33,9 @@ use konverge_base::{
 use konverge_config::Config;
 use konverge_policy::Stage;
 use konverge_report::{self as report, RunInfo, SUMMARY_BUDGET};
+use konverge_rollout_driver::EndedRollouts;
 use konverge_run::{
-    KeyUse, OpenRevision, Planner, RevisionSpec, StateBackend, Target,
+    KeyUse, OpenRevision, Planner, StateBackend, Target,
     apply::{self, Decisions},
     drift::{self as drift_check, DriftReport, StackDrift},
     environments::EnvironmentScope,
@@ -110,8 +110,7 @@ async fn restore_known(
     if drifted.is_empty() {
         return Ok(None);
     }
-    let at_head = RevisionSpec::Commit(head.clone());
-    let revision = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at_head, &config)?;
+    let revision = job.open_merged(head, &config)?;
     let selected = steps.select(&revision, drifted).await?;
     if selected.targets.is_empty() {
         return Ok(None);
@@ -296,16 +295,8 @@ impl<'a> RestoreSteps<'a> {
     /// Sends the notifications, and returns the result of the job.
     async fn notify(&self, selected: SelectedStacks<'_>, ended: EndedRestore) -> Restoration {
         let report = &ended.restored.report;
-        let news = news::of_apply(
-            report,
-            &ApplyDecisions {
-                unreviewed: &[],
-                plans: &ended.decisions,
-                rollouts: &[],
-                kept_back: &BTreeSet::new(),
-            },
-        );
-        Notifications::new(self.job, self.config).send(&news).await;
+        let news = news::of_apply(report, &ended.decisions, &EndedRollouts::default());
+        notifications::send(self.job, self.config, &news).await;
         Restoration {
             result: JobResult {
                 code: apply::exit_code(report, &self.job.run),

@@ -1,7 +1,10 @@
 //! The rollouts of a job, which `konverge_rollout_driver` drives. The job decides three things for them: how an older
 //! commit is opened, whose approval of a wave counts, and who approves a rollback.
 
-use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 
@@ -22,13 +25,10 @@ use konverge_base::{
 };
 use konverge_config::{Config, GateApproval};
 use konverge_rollout_driver::{
-    CarriedCommit, CommitReviews, EndedRollouts, GateDigest, JobPolicies, OlderCommit, PendingRollouts,
-    RolloutJob,
+    CarriedCommit, CommitReviews, EndedRollouts, GateDigest, JobPolicies, OlderCommit, RolloutJob,
+    RolloutRecords,
 };
-use konverge_run::{
-    OpenRevision, Planner, RevisionSpec, StateBackend, Target, apply::Approver,
-    environments::EnvironmentScope,
-};
+use konverge_run::{Planner, StateBackend, Target, apply::Approver, environments::EnvironmentScope};
 
 /// Drives the rollouts of a job as far as they go now.
 pub(super) async fn run(
@@ -36,7 +36,8 @@ pub(super) async fn run(
     tip: &ApplyTarget,
     head: CarriedCommit<'_>,
     scope: &EnvironmentScope<'_>,
-    pending: PendingRollouts<'_>,
+    records: &RolloutRecords,
+    guarded: &BTreeMap<String, Vec<(usize, Target)>>,
     succeeded: BTreeSet<StackId>,
 ) -> EndedRollouts {
     let rollout_job = RolloutJob {
@@ -49,7 +50,7 @@ pub(super) async fn run(
         scope,
         policies: &TipPolicies { job, tip },
     };
-    konverge_rollout_driver::run(&rollout_job, head, pending, succeeded).await
+    konverge_rollout_driver::run(&rollout_job, head, records, guarded, succeeded).await
 }
 
 /// The policies of the tip of the default branch.
@@ -68,8 +69,7 @@ impl JobPolicies for TipPolicies<'_> {
     ) -> Result<OlderCommit<'_>, UserError> {
         let Self { job, tip } = *self;
         job.repository.ensure(commit, job.credentials.as_ref()).await?;
-        let at = RevisionSpec::Commit(commit.clone());
-        let revision = OpenRevision::open_with_permissions_of(&job.run, &job.repository, &at, config)?;
+        let revision = job.open_merged(commit, config)?;
         revision.layout.require_module()?;
         let target = ApplyTarget {
             head: commit.clone(),
@@ -97,7 +97,7 @@ impl JobPolicies for TipPolicies<'_> {
             reviews: Box::new(ReviewedCommit {
                 job,
                 tip,
-                reviews,
+                reviews: Arc::new(reviews),
                 deployments,
             }),
         })
@@ -110,36 +110,26 @@ impl JobPolicies for TipPolicies<'_> {
     ) -> Result<Arc<dyn Approver>, UserError> {
         let reviews = MergedReviews::default();
         let check = policy_check(self.job, self.tip, config, &backend.secrets, &reviews)?;
-        Ok(Arc::new(RestoreApprover::of_rollback(check.for_restoring())))
+        Ok(Arc::new(RestoreApprover {
+            policy_check: PolicyCheck {
+                restoring: true,
+                ..check
+            },
+            of_drift: false,
+        }))
     }
 }
 
 /// A commit that rollouts carry, with its reviews.
-pub(super) struct ReviewedCommit<'a, R> {
-    job: &'a Job,
-    tip: &'a ApplyTarget,
-    reviews: R,
+pub(super) struct ReviewedCommit<'a> {
+    pub(super) job: &'a Job,
+    pub(super) tip: &'a ApplyTarget,
+    pub(super) reviews: Arc<MergedReviews>,
     /// The deployments that end with its rollouts. Those of the head end with the apply.
-    deployments: Option<Arc<Deployments>>,
+    pub(super) deployments: Option<Arc<Deployments>>,
 }
 
-impl<'a> ReviewedCommit<'a, &'a MergedReviews> {
-    /// Creates the head of the run.
-    pub(super) fn head(job: &'a Job, tip: &'a ApplyTarget, reviews: &'a MergedReviews) -> Self {
-        Self {
-            job,
-            tip,
-            reviews,
-            deployments: None,
-        }
-    }
-}
-
-impl<R: Borrow<MergedReviews>> ReviewedCommit<'_, R> {
-    fn reviews(&self) -> &MergedReviews {
-        self.reviews.borrow()
-    }
-
+impl ReviewedCommit<'_> {
     /// Returns the people who gave the digests of the run and did not contribute to the changes of these stacks.
     async fn givers(
         &self,
@@ -147,7 +137,7 @@ impl<R: Borrow<MergedReviews>> ReviewedCommit<'_, R> {
         planning: &Planner,
         wave: &[Target],
     ) -> Result<BTreeSet<String>, UserError> {
-        let records = self.reviews().records.iter();
+        let records = self.reviews.records.iter();
         let records = records.filter(|record| {
             let shows = |target: &Target| record.stacks.iter().any(|stack| stack.id == target.id);
             wave.iter().any(shows)
@@ -156,10 +146,7 @@ impl<R: Borrow<MergedReviews>> ReviewedCommit<'_, R> {
         let pulls: Vec<_> = pulls.into_iter().collect();
         let mut people: BTreeSet<String> = check.digest_givers(&pulls, true).await.into_iter().collect();
         for target in wave {
-            let since = match &planning.backend {
-                Some(backend) => backend.states.load(&target.id).await?,
-                None => None,
-            };
+            let since = planning.stored(&target.id).await?;
             let since = since.and_then(|prior| prior.state.commit);
             let covered = CoveredCommits {
                 since: since.as_ref(),
@@ -174,7 +161,7 @@ impl<R: Borrow<MergedReviews>> ReviewedCommit<'_, R> {
 }
 
 #[async_trait]
-impl<R: Borrow<MergedReviews> + Send + Sync> CommitReviews for ReviewedCommit<'_, R> {
+impl CommitReviews for ReviewedCommit<'_> {
     async fn judge_gate_digest(
         &self,
         planning: &Planner,
@@ -186,7 +173,7 @@ impl<R: Borrow<MergedReviews> + Send + Sync> CommitReviews for ReviewedCommit<'_
             self.tip,
             &planning.config,
             planning.secrets(),
-            self.reviews(),
+            &self.reviews,
         )?;
         let mut people = self.givers(&check, planning, wave).await?;
         let names = approval.by.iter().map(|name| name.trim_start_matches('@'));

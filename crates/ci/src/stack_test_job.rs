@@ -21,7 +21,6 @@ use crate::{
     preview_events,
     publisher::Publisher,
     trust::{authority::Task, job_trust::Trust},
-    with_attempt,
 };
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -29,8 +28,7 @@ use konverge_base::{
         CommitId,
         check_run::CheckRun,
         comment_marker::{CommentMarker, MarkerKind},
-        stack::Stack,
-        stack_test::{StackTestReport, StackTestResult},
+        stack_test::StackTestReport,
     },
 };
 use konverge_config::Config;
@@ -42,22 +40,9 @@ use konverge_report::{
     terminal::Style,
     test_check,
 };
-use konverge_run::{
-    ComparedRevisions, KeyUse, OpenRevision, RevisionSpec, RunBuilder, RunContext, compiler::Compilers, forge,
-};
+use konverge_run::{ComparedRevisions, KeyUse, RevisionSpec, RunBuilder, RunContext, forge};
 use konverge_secrets::redact;
 use konverge_stack_tests::{self as stack_tests, live};
-
-/// A change whose stacks are tested.
-struct TestedChange {
-    /// The revision with the change. Its configuration has the permissions of the default branch, but its own policy
-    /// sets.
-    revision: OpenRevision,
-    /// The affected stacks, without removed ones.
-    stacks: Vec<Stack>,
-    /// The compilers of these stacks, limited by the trust in the change.
-    compilers: Compilers,
-}
 
 /// The result of the stack tests of a change.
 struct TestedStacks {
@@ -73,9 +58,9 @@ struct TestedStacks {
 /// # Errors
 /// The environment is not that of a CI job, the event is not that of a change, or the forge refuses the token.
 pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, UserError> {
-    let runner = forge::open_job(&run.env)?;
+    let mut runner = forge::open_job(&run.env)?;
     let (warnings, run) = JobWarnings::of_run(run);
-    let result = run_event(&run, options, &runner).await;
+    let result = run_event(&run, options, &mut runner).await;
     warnings.annotate(runner.as_ref());
     result
 }
@@ -83,7 +68,7 @@ pub async fn run(run: &RunContext, options: &CiOptions) -> Result<JobResult, Use
 async fn run_event(
     run: &RunContext,
     options: &CiOptions,
-    runner: &Arc<dyn CiJob>,
+    runner: &mut Arc<dyn CiJob>,
 ) -> Result<JobResult, UserError> {
     let event = runner.event()?;
     // `pull_request_target` runs with the rights of the default branch, where code of a pull request must not run.
@@ -98,9 +83,8 @@ async fn run_event(
             "give the job `if: github.event_name == 'pull_request'`; `konverge test --live` runs live tests elsewhere",
         ));
     }
-    let client = connect(run, runner.as_ref())?;
-    let runner = with_attempt(runner, client.as_deref()).await?;
-    let Some(job) = open_job(run, options, &runner, &event, client).await? else {
+    let client = connect(run, runner).await?;
+    let Some(job) = open_job(run, options, runner, &event, client).await? else {
         return Ok(JobResult::SUCCESS);
     };
     let publisher = Publisher::new(&job);
@@ -136,23 +120,47 @@ async fn test(job: &Job, event: &PullRequestEvent) -> Result<TestedStacks, UserE
         base,
         content,
     };
-    let (change, protected, trust) = open(job, &commits).await?;
+    let EffectiveConfig {
+        mut config,
+        proposed,
+        protected,
+        trust,
+    } = job.effective_config(&commits).await?;
+    // A test may expect a denial by a policy set of its own pull request. Policy sets grant nothing, and live tests
+    // also check those of the default branch.
+    config.policy.sets = proposed.policy.sets;
+    let at = RevisionSpec::Commit(commits.content.clone());
+    let revisions = ComparedRevisions::open(&job.run, &job.repository, &at, Some(&config))?;
+    let revisions = revisions.with_base(&job.repository, commits.base.clone())?;
+    let targets = revisions.targets(&revisions.affected()).into_iter();
+    let stacks: Vec<_> = targets.filter_map(|target| target.head).collect();
+    let builder = RunBuilder::new(&job.run, config);
+    let compilers = compilers(&builder, trust, None, revisions.base.as_ref())?;
     // Offline tests need no trust. Live tests write to a cluster, so they run only for a change that is proposed for
-    // the default branch.
-    let (revision, stacks) = (&change.revision, &change.stacks);
-    let mut results = stack_tests::run_in(&job.run, &change.compilers, revision, stacks).await?;
-    let live = live::count(revision, stacks)?;
+    // the default branch, after the policy sets passed.
+    let revision = &revisions.head;
+    let mut results = stack_tests::run_in(&job.run, &compilers, revision, &stacks).await?;
+    let live = live::count(revision, &stacks)?;
+    let run_live = async || {
+        if live > 0 {
+            require_passed_policies(job, event, &protected).await?;
+        } else if !protected.clusters.values().any(|cluster| cluster.tests) {
+            return Ok(Vec::new());
+        }
+        // Without live tests, this only cleans up.
+        live::run_of_job(&job.run, &compilers, revision, &stacks, &commits.trusted).await
+    };
     let (mut failure, mut skipped) = (None, None);
     match why_not_live(trust) {
         Some(why) => skipped = (live > 0).then(|| why.to_owned()),
-        None => match run_live(job, event, &change, &protected, &commits.trusted, live).await {
+        None => match run_live().await {
             Ok(more) => results.extend(more),
             Err(error) => failure = Some(error),
         },
     }
     job.run.check_interrupted()?;
     Ok(TestedStacks {
-        report: StackTestReport::new(change.stacks.len(), results),
+        report: StackTestReport::new(stacks.len(), results),
         failure,
         skipped,
     })
@@ -168,55 +176,6 @@ fn why_not_live(trust: Trust) -> Option<&'static str> {
         Trust::Own => Some("live tests are not run: the pull request does not target the default branch"),
         Trust::Merged => Some("live tests are not run: they are for pull requests"),
     }
-}
-
-/// Opens the change and the stacks that it affects.
-async fn open(job: &Job, commits: &PreviewCommits) -> Result<(TestedChange, Config, Trust), UserError> {
-    let EffectiveConfig {
-        mut config,
-        proposed,
-        protected,
-        trust,
-    } = job.effective_config(commits).await?;
-    // A test may expect a denial by a policy set of its own pull request. Policy sets grant nothing, and live tests
-    // also check those of the default branch.
-    config.policy.sets = proposed.policy.sets;
-    let at = RevisionSpec::Commit(commits.content.clone());
-    let revisions = ComparedRevisions::open(&job.run, &job.repository, &at, Some(&config))?;
-    let revisions = revisions.with_base(&job.repository, commits.base.clone())?;
-    let targets = revisions.targets(&revisions.affected());
-    let builder = RunBuilder::new(&job.run, config);
-    let compilers = compilers(&builder, trust, None, revisions.base.as_ref())?;
-    let change = TestedChange {
-        stacks: targets.into_iter().filter_map(|target| target.head).collect(),
-        revision: revisions.head,
-        compilers,
-    };
-    Ok((change, protected, trust))
-}
-
-/// Runs the live tests after the policy sets passed. Without live tests, it only cleans up if a cluster allows tests.
-async fn run_live(
-    job: &Job,
-    event: &PullRequestEvent,
-    change: &TestedChange,
-    protected: &Config,
-    trusted: &CommitId,
-    live: usize,
-) -> Result<Vec<StackTestResult>, UserError> {
-    if live > 0 {
-        require_passed_policies(job, event, protected).await?;
-    } else if !protected.clusters.values().any(|cluster| cluster.tests) {
-        return Ok(Vec::new());
-    }
-    live::run_of_job(
-        &job.run,
-        &change.compilers,
-        &change.revision,
-        &change.stacks,
-        trusted,
-    )
-    .await
 }
 
 /// Returns an error unless the last preview of this head succeeded and no policy set denied anything in it.

@@ -129,10 +129,10 @@ pub(super) fn warn(job: &Job, config: &Config, revision: &OpenRevision) {
 
 /// Returns one sentence about the stacks that no job applies; `None` if there are none.
 pub fn describe(uncovered: &[String]) -> Option<String> {
+    let named = first_few(uncovered.iter().map(String::as_str), NAMED);
     (!uncovered.is_empty()).then(|| {
         format!(
-            "no job of the workflows applies {}: each has `for-environment`, and none has the environment of these stacks",
-            first_few(uncovered.iter().map(String::as_str), NAMED)
+            "no job of the workflows applies {named}: each has `for-environment`, and none has the environment of these stacks"
         )
     })
 }

@@ -12,7 +12,6 @@ use konverge_base::{
     model::{
         Digest, StackId,
         rollout::{ClockReading, RolloutRecord},
-        state::StackState,
     },
 };
 use konverge_config::GateApproval;
@@ -156,13 +155,10 @@ fn masked(failure: &UserError, secrets: &Secrets) -> String {
 /// the plan of the apply has them, too: otherwise the digests would differ. A plan that an apply would refuse is an
 /// error, so that nobody can approve it.
 async fn plan_digest(planning: &Planner, target: &Target) -> Result<Digest, UserError> {
-    let prior = match &planning.backend {
-        Some(backend) => backend.states.load(&target.id).await?,
-        None => None,
-    };
+    let prior = planning.stored(&target.id).await?;
     let serial = prior.as_ref().map_or(0, |prior| prior.serial);
     let state = prior.map(|prior| prior.state);
-    let state = state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
+    let state = state.unwrap_or_else(|| target.empty_state());
     let wanted = planning.spec(target).await?;
     let secrets = StackSecrets::new(Arc::clone(&planning.references), target);
     let secrets = secrets.with_values(&wanted).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::reviews::CommitReviews;
 use konverge_base::model::{CommitId, RepoPath, StackId};
-use konverge_run::{NewerCommits, Planner, SpecSource, Target, apply::ApplyOptions};
+use konverge_run::{NewerCommits, Planner, Target, apply::ApplyOptions};
 
 /// An opened commit for applies: the head of the run, or an older one.
 #[derive(Clone, Copy)]
@@ -58,11 +58,8 @@ impl CarriedCommit<'_> {
         if let Some(target) = self.pending.iter().find(|target| target.id == *id) {
             return target.clone();
         }
-        let stack = match &self.planning.wanted {
-            SpecSource::Compiled { head, .. } => head.layout.stack(id),
-            SpecSource::File(_) => None,
-        };
-        stack.map_or_else(
+        let head = self.planning.wanted.head();
+        head.and_then(|head| head.layout.stack(id)).map_or_else(
             || Target::forgotten(id.clone(), folder.clone()),
             |stack| Target::new(stack, None),
         )

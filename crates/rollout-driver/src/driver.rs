@@ -17,7 +17,6 @@ use super::{
     job::RolloutJob,
     readiness::readiness,
     records::RolloutRecords,
-    rollback::WaveRollback,
 };
 use konverge_base::{
     error::UserError,
@@ -67,20 +66,14 @@ pub struct EndedRollouts {
     pub waits: Vec<String>,
 }
 
-/// The rollouts that a run may continue.
-pub struct PendingRollouts<'a> {
-    /// The records of the rollouts.
-    pub records: &'a RolloutRecords,
-    /// The pending stacks of each rollout, each with the number of its wave from 0.
-    pub guarded: &'a BTreeMap<String, Vec<(usize, Target)>>,
-}
-
-/// Drives every rollout as far as possible now. `succeeded` are the stacks outside of rollouts that this run applied.
+/// Drives every rollout as far as possible now. `guarded` are the pending stacks of each rollout, each with the number
+/// of its wave from 0. `succeeded` are the stacks outside of rollouts that this run applied.
 /// An error of a rollout is in the outcomes of its stacks.
 pub async fn run(
     job: &RolloutJob<'_>,
     head: CarriedCommit<'_>,
-    PendingRollouts { records, guarded }: PendingRollouts<'_>,
+    records: &RolloutRecords,
+    guarded: &BTreeMap<String, Vec<(usize, Target)>>,
     succeeded: BTreeSet<StackId>,
 ) -> EndedRollouts {
     let config = &head.planning.config;
@@ -298,7 +291,7 @@ impl RolloutDriver<'_> {
         }
         self.open_commit(&record.commit).await?;
         let pending = match record.phase {
-            RolloutPhase::RollingBack => WaveRollback::pending(self.backend, record, &self.failed).await?,
+            RolloutPhase::RollingBack => self.pending_rollback(record).await?,
             _ => self.pending_of(record).await?,
         };
         // The first try has no health and no gates, because only a step that waits for them needs their requests.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use konverge_base::error::chain;
 use konverge_config::{GateConfig, PrometheusConfig, Span};
 use konverge_metrics::{Measurement, MetricsError, Prometheus};
-use konverge_rollout::{GateNumber, GateReading, read_gate};
+use konverge_rollout::{GateReading, read_gate};
 use konverge_run::RunContext;
 
 fn open(run: &RunContext, asked: &PrometheusConfig) -> Result<Prometheus, String> {
@@ -21,9 +21,9 @@ fn open(run: &RunContext, asked: &PrometheusConfig) -> Result<Prometheus, String
     Prometheus::new(url, token).map_err(|error| chain(&error))
 }
 
-fn number(measured: Result<Measurement, MetricsError>) -> GateNumber {
-    GateNumber::Missing(match measured {
-        Ok(Measurement::Number(number)) => return GateNumber::Is(number),
+fn number(measured: Result<Measurement, MetricsError>) -> Result<f64, String> {
+    Err(match measured {
+        Ok(Measurement::Number(number)) => return Ok(number),
         Ok(Measurement::NoSeries) => "the query finds no series".to_owned(),
         Ok(Measurement::NotFinite(number)) => format!("the query returns {number}"),
         Ok(Measurement::Several(count)) => format!("the query returns {count} series, not one number"),
@@ -41,7 +41,7 @@ pub(super) async fn reading(run: &RunContext, gate: &GateConfig) -> Option<GateR
         let over = asked.over.map(Span::duration).filter(|_| name == "value");
         let number = match &server {
             Ok(server) => number(server.query(query, over).await),
-            Err(why) => GateNumber::Missing(why.clone()),
+            Err(why) => Err(why.clone()),
         };
         numbers.insert(name.to_owned(), number);
     }

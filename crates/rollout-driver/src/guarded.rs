@@ -48,9 +48,7 @@ impl GuardedTargets {
             }
             None
         } else {
-            let leaving = pending.iter().filter(|target| target.head.is_none());
-            let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-            Some(StackOrder::build(config, &pending)?.taking_down(&leaving))
+            Some(StackOrder::for_apply(config, &pending)?)
         };
         let mut split = Self::default();
         for target in pending {

@@ -17,7 +17,7 @@ mod wave_apply;
 mod wave_approver;
 
 pub use carried_commit::{CarriedCommit, OlderCommit};
-pub use driver::{EndedRollouts, PendingRollouts, run};
+pub use driver::{EndedRollouts, run};
 pub use guarded::GuardedTargets;
 pub use job::{JobPolicies, RolloutJob};
 pub use records::{RolloutRecords, overdue_rollouts};

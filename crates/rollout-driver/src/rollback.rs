@@ -1,14 +1,11 @@
 //! Rolls back the stacks of a failed wave to the commit before the rollout, by a new plan under freezes, policy sets
 //! and `max_destructive`. It never deletes or replaces a resource, because that needs a person.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::job::RolloutJob;
+use super::driver::RolloutDriver;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -18,7 +15,6 @@ use konverge_base::{
         rollout::{RolloutRecord, RolloutStack},
     },
 };
-use konverge_config::Config;
 use konverge_engine::LatePlan;
 use konverge_run::{
     StateBackend, Target,
@@ -28,31 +24,28 @@ use konverge_run::{
 };
 use konverge_state::StoredRollout;
 
-/// The rollback of a wave.
-pub(super) struct WaveRollback<'a> {
-    pub job: &'a RolloutJob<'a>,
-    pub backend: &'a StateBackend,
-    pub config: &'a Config,
-    pub stored: &'a StoredRollout,
-}
-
-impl WaveRollback<'_> {
+impl RolloutDriver<'_> {
     /// Returns the stacks of the wave that do not have their state from before the rollout yet. A new stack has no such
     /// state, so it stays as it is.
-    pub(super) async fn pending(
-        backend: &StateBackend,
+    pub(super) async fn pending_rollback(
+        &self,
         record: &RolloutRecord,
-        failed: &BTreeMap<StackId, String>,
     ) -> Result<BTreeSet<StackId>, UserError> {
         let mut pending = BTreeSet::new();
         for (id, stack) in record.failing() {
-            let Some(before) = stack.before.filter(|_| !failed.contains_key(id)) else {
+            let Some(before) = stack.before.filter(|_| !self.failed.contains_key(id)) else {
                 continue;
             };
-            let Some(now) = backend.states.load(id).await?.filter(|now| now.serial != before) else {
+            let Some(now) = self
+                .backend
+                .states
+                .load(id)
+                .await?
+                .filter(|now| now.serial != before)
+            else {
                 continue;
             };
-            let had = backend.states.load_serial(id, before).await;
+            let had = self.backend.states.load_serial(id, before).await;
             let had = had.ok().and_then(|had| had.state.spec_digest);
             let is_back = had.is_some() && now.state.spec_digest == had && now.state.input_digest.is_some();
             if !is_back || now.was_interrupted() {
@@ -62,41 +55,46 @@ impl WaveRollback<'_> {
         Ok(pending)
     }
 
-    /// Rolls these stacks back if they are in the environment of this job. Returns the outcomes, the decisions, and the
-    /// stacks that failed with their reasons.
-    pub(super) async fn run(
-        &self,
+    /// Rolls these stacks back if they are in the environment of this job. Returns true if the rollout may have a next
+    /// step now.
+    pub(super) async fn roll_back(
+        &mut self,
+        stored: &StoredRollout,
         stacks: &BTreeSet<StackId>,
-    ) -> Result<(Vec<StackOutcome>, Decisions, BTreeMap<StackId, String>), UserError> {
-        let record = &self.stored.record;
-        let (mut outcomes, mut decisions, mut failed) = (Vec::new(), Decisions::default(), BTreeMap::new());
-        for (id, stack) in record.failing() {
+    ) -> Result<bool, UserError> {
+        let mut goes_on = false;
+        for (id, stack) in stored.record.failing() {
             let target = Target::forgotten(id.clone(), stack.folder.clone());
             if !stacks.contains(id) || !self.job.scope.covers(&target) {
                 continue;
             }
-            let (outcome, findings) = match self.roll_back_stack(id, stack).await {
-                Ok(done) => done,
+            goes_on = true;
+            let outcome = match self.roll_back_stack(stored, id, stack).await {
+                Ok((outcome, decisions)) => {
+                    self.decisions.extend(decisions);
+                    outcome
+                }
                 Err(failure) => {
                     let failure = konverge_secrets::redact::failure(&failure, &self.backend.secrets);
-                    (
-                        apply::stopped_outcome(&target, StackResult::Failed, &failure),
-                        Decisions::default(),
-                    )
+                    apply::stopped_outcome(&target, StackResult::Failed, &failure)
                 }
             };
-            decisions.extend(findings);
             if !apply::has_succeeded(outcome.result) {
                 let why = outcome.error.as_ref().map(|error| error.message.clone());
-                failed.insert(id.clone(), why.unwrap_or_default());
+                self.failed.insert(id.clone(), why.unwrap_or_default());
             }
-            outcomes.push(outcome);
+            self.had.remove(&outcome.id);
+            self.outcomes.insert(outcome.id.clone(), outcome);
         }
-        Ok((outcomes, decisions, failed))
+        if !goes_on {
+            self.wait_for_wave("another job rolls its stacks back".to_owned());
+        }
+        Ok(goes_on)
     }
 
     async fn roll_back_stack(
         &self,
+        stored: &StoredRollout,
         id: &StackId,
         stack: &RolloutStack,
     ) -> Result<(StackOutcome, Decisions), UserError> {
@@ -122,8 +120,8 @@ impl WaveRollback<'_> {
         let approver = Arc::new(RollbackApprover {
             policies,
             backend: self.backend.clone(),
-            rollout: self.stored.record.rollout.clone(),
-            number: self.stored.number,
+            rollout: stored.record.rollout.clone(),
+            number: stored.number,
         });
         let (report, findings) = rollback.apply(approver).await?;
         let outcome =

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{driver::RolloutDriver, rollback::WaveRollback, wave_approver::WaveApprover};
+use super::{driver::RolloutDriver, wave_approver::WaveApprover};
 use konverge_base::{
     error::UserError,
     model::{
@@ -13,6 +13,7 @@ use konverge_base::{
         apply_result::{ApplyReport, StackResult, WaitReason},
         rollout::RolloutRecord,
     },
+    sync::lock,
 };
 use konverge_rollout::RolloutWait;
 use konverge_run::{
@@ -65,9 +66,7 @@ impl RolloutDriver<'_> {
         at_once: usize,
     ) -> Result<(Vec<Target>, String), UserError> {
         let carried = self.carried(&record.commit);
-        let leaving = carried.pending.iter().filter(|target| target.head.is_none());
-        let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-        let order = StackOrder::build(self.config, carried.pending)?.taking_down(&leaving);
+        let order = StackOrder::for_apply(self.config, carried.pending)?;
         let is_done = |id: &StackId| self.succeeded.contains(id) || self.had.get(id) == Some(&record.commit);
         let (chosen, blocked) = first_in_order(&order, stacks, is_done, at_once);
         let targets = carried
@@ -99,7 +98,7 @@ impl RolloutDriver<'_> {
         let mut goes_on = !newer.is_empty();
         self.had
             .extend(newer.into_keys().map(|id| (id, record.commit.clone())));
-        let (moved, changed) = (approver.moved(), approver.changed());
+        let (moved, changed) = (lock(&approver.moved).clone(), lock(&approver.changed).clone());
         for outcome in report.stacks {
             let id = outcome.id.clone();
             // These stacks were not tried, so the next record decides about them.
@@ -135,32 +134,7 @@ impl RolloutDriver<'_> {
         Ok(goes_on)
     }
 
-    pub(super) async fn roll_back(
-        &mut self,
-        stored: &StoredRollout,
-        stacks: &BTreeSet<StackId>,
-    ) -> Result<bool, UserError> {
-        let rollback = WaveRollback {
-            job: self.job,
-            backend: self.backend,
-            config: self.config,
-            stored,
-        };
-        let (outcomes, decisions, failed) = rollback.run(stacks).await?;
-        self.decisions.extend(decisions);
-        let goes_on = !outcomes.is_empty() || !failed.is_empty();
-        for outcome in outcomes {
-            self.had.remove(&outcome.id);
-            self.outcomes.insert(outcome.id.clone(), outcome);
-        }
-        self.failed.extend(failed);
-        if !goes_on {
-            self.wait_for_wave("another job rolls its stacks back".to_owned());
-        }
-        Ok(goes_on)
-    }
-
-    fn wait_for_wave(&mut self, why: String) {
+    pub(super) fn wait_for_wave(&mut self, why: String) {
         self.wait = Some(RolloutWait {
             reason: WaitReason::Wave,
             until: None,

@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{Digest, StackId},
+    sync::lock,
 };
 use konverge_run::{
     StateBackend,
@@ -32,22 +33,6 @@ pub(super) struct WaveApprover {
     pub moved: Mutex<BTreeSet<StackId>>,
     /// The stacks whose plan differs from the approved one.
     pub changed: Mutex<BTreeSet<StackId>>,
-}
-
-impl WaveApprover {
-    /// Returns the stacks that were refused because the rollout has changed, or its record could not be read.
-    pub(super) fn moved(&self) -> BTreeSet<StackId> {
-        lock(&self.moved).clone()
-    }
-
-    /// Returns the stacks whose plan differs from the approved one.
-    pub(super) fn changed(&self) -> BTreeSet<StackId> {
-        lock(&self.changed).clone()
-    }
-}
-
-fn lock(stacks: &Mutex<BTreeSet<StackId>>) -> MutexGuard<'_, BTreeSet<StackId>> {
-    stacks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns why the newest record may not be the one that this run follows; `None` if it is. The stack then waits and

@@ -7,25 +7,17 @@ use konverge_config::GateConfig;
 
 use super::step::GateReading;
 
-/// The result of one query of a gate.
-#[derive(Debug, Clone, PartialEq)]
-pub enum GateNumber {
-    /// The query gave this number.
-    Is(f64),
-    /// The query gave no number, for this reason.
-    Missing(String),
-}
-
-/// Evaluates a gate on its numbers by name. An uncertain number makes the gate unclear, never passed.
-pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, GateNumber>) -> GateReading {
+/// Evaluates a gate on its numbers by name; a query without a number has the reason instead. An uncertain number makes
+/// the gate unclear, never passed.
+pub fn read_gate(gate: &GateConfig, numbers: &BTreeMap<String, Result<f64, String>>) -> GateReading {
     let mut known = BTreeMap::new();
     for name in gate.queries().into_keys() {
         match numbers.get(name) {
-            Some(GateNumber::Is(number)) if number.is_finite() => {
+            Some(Ok(number)) if number.is_finite() => {
                 known.insert(name, *number);
             }
-            Some(GateNumber::Is(number)) => return GateReading::Unclear(format!("`{name}` is {number}")),
-            Some(GateNumber::Missing(why)) => return GateReading::Unclear(format!("`{name}`: {why}")),
+            Some(Ok(number)) => return GateReading::Unclear(format!("`{name}` is {number}")),
+            Some(Err(why)) => return GateReading::Unclear(format!("`{name}`: {why}")),
             None => return GateReading::Unclear(format!("the query `{name}` was not sent")),
         }
     }
@@ -64,12 +56,8 @@ mod tests {
     }
 
     fn read(value: Result<f64, &str>, requests: Result<f64, &str>) -> GateReading {
-        let number = |number: Result<f64, &str>| match number {
-            Ok(number) => GateNumber::Is(number),
-            Err(why) => GateNumber::Missing(why.to_owned()),
-        };
         let numbers = [("value", value), ("requests", requests)];
-        let numbers = numbers.map(|(name, one)| (name.to_owned(), number(one)));
+        let numbers = numbers.map(|(name, one)| (name.to_owned(), one.map_err(str::to_owned)));
         read_gate(&gate(), &numbers.into())
     }
 
@@ -108,7 +96,7 @@ mod tests {
         let numbers = |value| {
             let numbers = [("value", value), ("requests", 500.0)];
             numbers
-                .map(|(name, number): (&str, f64)| (name.to_owned(), GateNumber::Is(number)))
+                .map(|(name, number): (&str, f64)| (name.to_owned(), Ok(number)))
                 .into()
         };
         assert!(matches!(read_gate(&both, &numbers(0.001)), GateReading::Fail(_)));

@@ -18,7 +18,7 @@ mod step;
 pub use begin::{ChangedStack, RolloutStart, begin, held_stacks};
 pub use commands::{RolloutCommand, RolloutCommandError, command};
 pub use event::RolloutEvent;
-pub use gate::{GateNumber, read_gate};
+pub use gate::read_gate;
 pub use next_plans::NextPlans;
 pub use not_applied::{carries, held_outcome, left_rollout_outcome, waiting_outcome};
 pub use preview_sentences::preview_sentences;

@@ -83,54 +83,37 @@ pub fn waiting_outcome(
         .hint("a merge that changes these stacks again starts a new rollout, if this one has failed");
         return StackOutcome::not_changed(stack, folder, StackResult::Stopped, &failure);
     }
-    let (waiting, why) = match (carried, wait) {
+    let (reason, wave, why) = match (carried, wait) {
         // The stack is in the current wave, so it waits for the same reason as the rollout.
         (Some((wave, ..)), Some(wait)) if wave == record.wave => {
-            let waiting = Waiting {
-                reason: wait.reason,
-                until: wait.until,
-                wave: Some(wave + 1),
-            };
-            (waiting, wait.why.clone())
+            (wait.reason, Some(wave + 1), wait.why.clone())
         }
         // The stack is in a later wave. It waits for that wave, unless a person must act first.
         (Some((wave, ..)), wait) => {
-            let waiting = Waiting {
-                reason: match wait {
-                    Some(wait) if matches!(wait.reason, WaitReason::Approval | WaitReason::Resume) => {
-                        wait.reason
-                    }
-                    _ => WaitReason::Wave,
-                },
-                until: wait.and_then(|wait| wait.until),
-                wave: Some(wave + 1),
-            };
+            let reason = wait.map(|wait| wait.reason);
+            let reason = reason.filter(|reason| matches!(reason, WaitReason::Approval | WaitReason::Resume));
             let now = wait.map_or_else(|| record.phase.to_string(), |wait| wait.why.clone());
-            (
-                waiting,
-                format!(
-                    "its wave is {} of {}; {}: {now}",
-                    wave + 1,
-                    record.waves.len(),
-                    record.wave_title()
-                ),
-            )
+            let why = format!(
+                "its wave is {} of {}; {}: {now}",
+                wave + 1,
+                record.waves.len(),
+                record.wave_title()
+            );
+            (reason.unwrap_or(WaitReason::Wave), Some(wave + 1), why)
         }
         // The rollout applies an older change, so this change of the stack comes with the next rollout.
-        (None, wait) => {
-            let waiting = Waiting {
-                reason: WaitReason::Wave,
-                until: wait.and_then(|wait| wait.until),
-                wave: None,
-            };
-            (
-                waiting,
-                format!(
-                    "queued: the rollout carries an older change, and is in {}",
-                    record.wave_title()
-                ),
-            )
+        (None, _) => {
+            let why = format!(
+                "queued: the rollout carries an older change, and is in {}",
+                record.wave_title()
+            );
+            (WaitReason::Wave, None, why)
         }
+    };
+    let waiting = Waiting {
+        reason,
+        until: wait.and_then(|wait| wait.until),
+        wave,
     };
     let reason = UserError::new(
         ErrorKind::Policy,

@@ -10,7 +10,7 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        RepoPath, StackId,
+        StackId,
         plan::StackPlan,
         setting_change::SettingChange,
         takeover::{Takeover, TakeoverCounts},
@@ -22,30 +22,45 @@ use konverge_report as report;
 /// clusters, no live object can be taken over, so nothing is added.
 ///
 /// # Errors
-/// See [`proposed`].
+/// See [`add`].
 pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, UserError> {
     let planning = &session.planning;
-    let (
-        Some(backend),
-        SpecSource::Compiled {
-            head,
-            base: Some(base),
-            ..
-        },
-    ) = (&planning.backend, &planning.wanted)
+    let SpecSource::Compiled {
+        head,
+        base: Some(base),
+        ..
+    } = &planning.wanted
     else {
         return Ok(BTreeSet::new());
     };
-    if planning.config.clusters.is_empty() {
-        return Ok(BTreeSet::new());
+    match &planning.backend {
+        Some(backend) if !planning.config.clusters.is_empty() => {
+            let (targets, settings) = (&mut session.targets, &mut session.settings);
+            add(&planning.run, base, head, backend, targets, settings).await
+        }
+        _ => Ok(BTreeSet::new()),
     }
-    let added = proposed(&planning.run, base, head, backend, &session.targets).await?;
-    let released = released(base, head, backend, &session.targets).await?;
+}
+
+/// Adds the stacks that a change takes over, and those that it no longer leaves alone. Returns the former.
+///
+/// # Errors
+/// `konverge.adopt.yaml` is invalid; errors of the store.
+pub async fn add(
+    run: &RunContext,
+    base: &OpenRevision,
+    head: &OpenRevision,
+    backend: &StateBackend,
+    targets: &mut Vec<Target>,
+    settings: &mut Vec<SettingChange>,
+) -> Result<BTreeSet<StackId>, UserError> {
+    let added = proposed(run, base, head, backend, targets).await?;
+    let released = released(base, head, backend, targets).await?;
     let names = added.iter().map(|target| target.id.clone()).collect();
-    session.settings.extend(end_of_adoption(&released));
-    session.targets.extend(added);
-    session.targets.extend(released);
-    session.targets.sort_by(|a, b| a.folder().cmp(b.folder()));
+    settings.extend(end_of_adoption(&released));
+    targets.extend(added);
+    targets.extend(released);
+    targets.sort_by(|a, b| (a.folder(), &a.id).cmp(&(b.folder(), &b.id)));
     Ok(names)
 }
 
@@ -54,7 +69,7 @@ pub async fn add_proposed(session: &mut Session) -> Result<BTreeSet<StackId>, Us
 ///
 /// # Errors
 /// `konverge.adopt.yaml` is invalid; errors of the store.
-pub async fn proposed(
+async fn proposed(
     run: &RunContext,
     base: &OpenRevision,
     head: &OpenRevision,
@@ -87,19 +102,13 @@ pub async fn proposed(
 ///
 /// # Errors
 /// Errors of the store.
-pub async fn released(
+async fn released(
     base: &OpenRevision,
     head: &OpenRevision,
     backend: &StateBackend,
     affected: &[Target],
 ) -> Result<Vec<Target>, UserError> {
-    let has_file = |revision: &OpenRevision| {
-        revision
-            .source
-            .files()
-            .contains_key(&RepoPath::root().child(FILE_NAME))
-    };
-    if !has_file(base) || has_file(head) {
+    if !base.has_root_file(FILE_NAME) || head.has_root_file(FILE_NAME) {
         return Ok(Vec::new());
     }
     let known = backend.states.known().await?;
@@ -113,7 +122,7 @@ pub async fn released(
 }
 
 /// Returns the note that the end of the adoption applies these stacks; `None` if there are none.
-pub fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
+fn end_of_adoption(released: &[Target]) -> Option<SettingChange> {
     let mut stacks: Vec<_> = released.iter().map(|target| target.id.clone()).collect();
     stacks.sort();
     (!stacks.is_empty()).then(|| SettingChange {

@@ -27,10 +27,7 @@ pub(crate) async fn explain(
     {
         return Ok(());
     }
-    let prior = match &planning.backend {
-        Some(backend) => backend.states.load(&target.id).await?,
-        None => None,
-    };
+    let prior = planning.stored(&target.id).await?;
     let prior = prior.filter(|prior| !prior.retired);
     let is_imported = prior
         .as_ref()

@@ -180,38 +180,27 @@ async fn compare_specs(
     affected: &mut Affected,
 ) -> Result<(), UserError> {
     let compilers = Compilers::new(run, &head.config);
-    let modified: Vec<_> = affected
-        .stacks
-        .iter()
-        .enumerate()
-        .filter(|(_, stack)| stack.change == InputChange::Modified)
-        .map(|(at, stack)| (at, stack.stack.clone()))
-        .collect();
-    let pairs: Vec<_> = modified
-        .iter()
-        .filter_map(|(at, folder)| {
-            let after = head.layout.stack_in_folder(folder)?;
-            Some((
-                *at,
-                head.layout.predecessor_of(&base.layout, after)?.clone(),
-                after.clone(),
-            ))
-        })
-        .collect();
-    let (olds, news): (Vec<_>, Vec<_>) = pairs
-        .iter()
-        .map(|(_, old, new)| (old.clone(), new.clone()))
-        .unzip();
+    let (mut places, mut olds, mut news) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, stack) in affected.stacks.iter().enumerate() {
+        let after = head.layout.stack_in_folder(&stack.stack);
+        let after = after.filter(|_| stack.change == InputChange::Modified);
+        let before = after.and_then(|after| head.layout.predecessor_of(&base.layout, after));
+        if let (Some(before), Some(after)) = (before, after) {
+            places.push((at, before.id.clone(), after.id.clone()));
+            olds.push(before.clone());
+            news.push(after.clone());
+        }
+    }
     let news = compilers.for_revision(head).specs(&news).await;
     let olds = compilers.for_revision(base).specs(&olds).await;
     run.check_interrupted()?;
     let mut failures = Vec::new();
-    for (((at, old, new), was), is) in pairs.iter().zip(olds).zip(news) {
+    for (((at, old, new), was), is) in places.iter().zip(olds).zip(news) {
         affected.stacks[*at].spec = match (was, is) {
             (Ok(was), Ok(is)) if was.digest() == is.digest() => SpecChange::Same,
             (Ok(_), Ok(_)) => SpecChange::Changed,
             (was, is) => {
-                let both = [(&old.id, was.err()), (&new.id, is.err())];
+                let both = [(old, was.err()), (new, is.err())];
                 failures.extend(both.into_iter().filter_map(|(id, failure)| Some((id, failure?))));
                 SpecChange::Error
             }
@@ -222,9 +211,9 @@ async fn compare_specs(
     }
     mark_readers(head, affected);
     // A modified stack without a counterpart at the base was not compiled, which must not look like an equal Spec.
-    for (at, ..) in modified {
-        if affected.stacks[at].spec == SpecChange::NotCompiled {
-            affected.stacks[at].spec = SpecChange::Error;
+    for stack in &mut affected.stacks {
+        if stack.change == InputChange::Modified && stack.spec == SpecChange::NotCompiled {
+            stack.spec = SpecChange::Error;
         }
     }
     Ok(())

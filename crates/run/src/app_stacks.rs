@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use serde_json::json;
@@ -23,6 +23,7 @@ use konverge_base::{
         stack::{SettingsOrder, Stack},
         workspace_name::is_workspace_name,
     },
+    sync::lock,
 };
 use konverge_config::{Config, ModuleConfig};
 use konverge_kcl::{CompileRequest, Compiled, Pool};
@@ -200,7 +201,7 @@ impl AppStacks {
                 .platform
                 .file
                 .clone()
-                .unwrap_or_else(|| own_workspace(stack)),
+                .unwrap_or_else(|| own_workspaces(stack).next().unwrap_or_default()),
         };
         let (answers, said) = modules.answer(&calls, &context).await?;
         let generated = kusion::generate(&apps, &app_stack, &answers)?;
@@ -237,7 +238,7 @@ impl AppStacks {
     }
 
     fn package_defines_apps(&self, folder: &Path) -> bool {
-        let mut known = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.packages);
         if let Some(defines) = known.get(folder) {
             return *defines;
         }
@@ -351,10 +352,7 @@ impl WorkspaceFiles<'_> {
                     .hint("`stacks[].workspace` of konverge.yaml names this workspace: write its file, or take it out of Kusion's backend with `konverge state import`")
             });
         }
-        for file in [stack.names.name(), DEFAULT]
-            .into_iter()
-            .filter_map(kusion::workspace_file)
-        {
+        for file in own_workspaces(stack) {
             if let Some(workspace) = self.file(&file)? {
                 return Ok(Some(workspace));
             }
@@ -366,9 +364,7 @@ impl WorkspaceFiles<'_> {
     fn without_workspace(&self, stack: &Stack) -> Option<String> {
         let folder = RepoPath::root().child(kusion::FOLDER);
         self.tree.files_below(&folder).next()?;
-        let own = kusion::workspace_file(stack.names.name());
-        let files: Vec<_> = own.into_iter().chain(kusion::workspace_file(DEFAULT)).collect();
-        let files: Vec<_> = files.iter().map(|file| format!("`{file}`")).collect();
+        let files: Vec<_> = own_workspaces(stack).map(|file| format!("`{file}`")).collect();
         Some(format!(
             "the stack has no workspace, so its modules get no settings from the platform: neither file exists: {}",
             files.join(" and no ")
@@ -388,18 +384,16 @@ impl WorkspaceFiles<'_> {
     }
 
     fn text(&self, path: &RepoPath) -> Result<Option<String>, UserError> {
-        let content = self.tree.read(path);
-        let content = content?;
+        let content = self.tree.read(path)?;
         Ok(content.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 }
 
-/// Returns the workspace file of a stack for which no rule names a workspace: the one with the name of the stack, or
-/// else the default one.
-fn own_workspace(stack: &Stack) -> RepoPath {
-    let own = kusion::workspace_file(stack.names.name());
-    own.or_else(|| kusion::workspace_file(DEFAULT))
-        .unwrap_or_default()
+/// Returns the workspace files of a stack for which no rule names a workspace: the one with the name of the stack, and
+/// the default one.
+fn own_workspaces(stack: &Stack) -> impl Iterator<Item = RepoPath> {
+    let names = [stack.names.name(), DEFAULT].into_iter();
+    names.filter_map(kusion::workspace_file)
 }
 
 /// Returns a note if a stack uses the default workspace because its name cannot be a file name.

@@ -60,30 +60,9 @@ struct PastRevisions {
     repository: Repository,
     known: AnalysisCache,
     /// The opened revisions, by commit and version of the KCL core.
-    revisions: HashMap<(CommitId, String), Result<Arc<OpenRevision>, PastFailure>>,
-}
-
-/// The reason why an applied commit cannot be opened.
-#[derive(Clone)]
-enum PastFailure {
-    /// The commit is neither in this clone nor can it be fetched.
-    Missing(UserError),
-    /// The commit is in this clone, but cannot be opened.
-    Unusable(UserError),
-}
-
-impl From<UserError> for PastFailure {
-    fn from(failure: UserError) -> Self {
-        Self::Unusable(failure)
-    }
-}
-
-impl From<PastFailure> for UserError {
-    fn from(failure: PastFailure) -> Self {
-        match failure {
-            PastFailure::Missing(failure) | PastFailure::Unusable(failure) => failure,
-        }
-    }
+    revisions: HashMap<(CommitId, String), Result<Arc<OpenRevision>, UserError>>,
+    /// The commits that are neither in this clone nor can be fetched, each with its error.
+    missing: BTreeMap<CommitId, UserError>,
 }
 
 impl<'a> AppliedSpec<'a> {
@@ -100,8 +79,7 @@ impl<'a> AppliedSpec<'a> {
             return Err(removed(&target.id));
         }
         let state = self.planning.prior(target).await?;
-        let state =
-            state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
+        let state = state.unwrap_or_else(|| target.empty_state());
         // A head that does not compile must not prevent a restore.
         let head = self.planning.spec(target).await.ok();
         let spec = self.spec(&target.id, head.as_ref(), &state).await?;
@@ -153,12 +131,8 @@ impl<'a> AppliedSpec<'a> {
     /// Returns one error for each recorded commit that the repository does not have.
     pub(crate) async fn missing_commits(&self) -> Vec<UserError> {
         let opened = self.opened.lock().await;
-        let revisions = opened.iter().flat_map(|opened| &opened.revisions);
-        let missing = revisions.filter_map(|((commit, _), revision)| match revision {
-            Err(PastFailure::Missing(failure)) => Some((commit.clone(), failure.clone())),
-            _ => None,
-        });
-        missing.collect::<BTreeMap<_, _>>().into_values().collect()
+        let missing = opened.iter().flat_map(|opened| opened.missing.values());
+        missing.cloned().collect()
     }
 
     async fn compile(
@@ -191,42 +165,41 @@ impl<'a> AppliedSpec<'a> {
                     known: AnalysisCache::open(&self.planning.run, &repository),
                     repository,
                     revisions: HashMap::new(),
+                    missing: BTreeMap::new(),
                 })
             }
         };
         let key = (commit.clone(), core.to_owned());
         if let Some(known) = opened.revisions.get(&key) {
-            return Ok(known.clone()?);
+            return known.clone();
         }
         let revision = self.open(opened, commit, core).await.map(Arc::new);
         opened.revisions.insert(key, revision.clone());
-        Ok(revision?)
+        revision
     }
 
     /// Opens a commit with the configuration of the head. Only the rules for reading settings files come from the
     /// commit, because its Specs depend on them.
     async fn open(
         &self,
-        opened: &PastRevisions,
+        opened: &mut PastRevisions,
         commit: &CommitId,
         core: &str,
-    ) -> Result<OpenRevision, PastFailure> {
+    ) -> Result<OpenRevision, UserError> {
         let repository = &opened.repository;
         let credentials = self.planning.run.clone_credentials();
-        let ensured = repository.ensure(commit, credentials.as_ref()).await;
-        ensured.map_err(|error| PastFailure::Missing(missing_commit(error, commit)))?;
+        if let Err(error) = repository.ensure(commit, credentials.as_ref()).await {
+            let failure = missing_commit(error, commit);
+            opened.missing.insert(commit.clone(), failure.clone());
+            return Err(failure);
+        }
         let mut config = self.planning.config.clone();
-        if let Ok(then) = Config::load(repository.revision(commit).map_err(UserError::from)?.as_ref()) {
+        if let Ok(then) = Config::load(repository.revision(commit)?.as_ref()) {
             config.kcl.settings = then.kcl.settings;
         }
         config.kcl.version = Some(core.to_owned());
         let at = RevisionSpec::Commit(commit.clone());
-        Ok(OpenRevision::open_knowing(
-            &opened.known,
-            repository,
-            &at,
-            Some(&config),
-        )?)
+        OpenRevision::open_knowing(&opened.known, repository, &at, Some(&config))
     }
 }
 
@@ -305,17 +278,5 @@ mod tests {
             failed.hints[1].contains("konverge state rollback shop/prod"),
             "{failed:?}"
         );
-    }
-
-    /// Drift checks tell which commits are missing, but not which ones are there and do not open.
-    #[test]
-    fn a_missing_commit_is_told_from_one_that_cannot_be_opened() {
-        let error = UserError::new(ErrorKind::Layout, "no kcl.mod");
-        assert!(matches!(
-            PastFailure::from(error.clone()),
-            PastFailure::Unusable(_)
-        ));
-        let missing = PastFailure::Missing(error.clone());
-        assert_eq!(UserError::from(missing), error);
     }
 }

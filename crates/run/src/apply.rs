@@ -17,7 +17,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 
 use crate::{Planner, StateBackend, StepCounter, Target, stack_order::StackOrder};
 use konverge_base::{
-    error::{ErrorKind, UserError, chain},
+    error::{ErrorKind, UserError},
     model::{
         StackId,
         apply_result::{ApplyReport, StackOutcome, StackResult},
@@ -56,10 +56,7 @@ pub async fn run(
     options: &ApplyOptions,
 ) -> Result<EndedRun, UserError> {
     let config = &planning.config;
-    let leaving = targets.iter().filter(|target| target.head.is_none());
-    let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-    // Destroyed stacks have the reverse order: each waits for the stacks that depend on it.
-    let order = StackOrder::build(config, targets)?.taking_down(&leaving);
+    let order = StackOrder::for_apply(config, targets)?;
     let at_once = config.apply.parallel_stacks.map_or(4, |n| n.max(1) as usize);
 
     let counter = StepCounter::start(&planning.run, Step::Apply, targets.len());
@@ -93,7 +90,7 @@ pub async fn run(
             if held_by.is_empty() && under_way.len() >= at_once {
                 continue;
             }
-            let leaves = leaving.contains(&id);
+            let leaves = waiting.get(&id).is_some_and(|target| target.head.is_none());
             let mut others = being_destroyed.iter();
             if held_by.is_empty() && leaves && others.any(|other| other.is_sibling_of(id.as_str())) {
                 continue;
@@ -178,12 +175,7 @@ async fn save_index(planning: &Planner, backend: &StateBackend, outcomes: &[Stac
             backend.states.note_stopped_apply(&outcome.id, outcome.result);
         }
     }
-    if let Err(error) = backend.states.save_index().await {
-        planning
-            .run
-            .notes
-            .warning(&format!("could not update the state index: {}", chain(&error)));
-    }
+    backend.save_index(&planning.run).await;
 }
 
 fn skipped_outcome(target: &Target, by: &[StackId], is_paused: bool) -> StackOutcome {

@@ -117,14 +117,8 @@ pub fn cluster_of(
     if live == Live::Never {
         return Ok(None);
     }
-    let names = || {
-        config
-            .clusters
-            .keys()
-            .map(ClusterName::as_str)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let names: Vec<_> = config.clusters.keys().map(ClusterName::as_str).collect();
+    let names = names.join(", ");
     // `konverge.yaml` decides first. The command line and `stack.yaml` only serve stacks to which it assigns no
     // cluster.
     match config.cluster_of(stack) {
@@ -147,14 +141,13 @@ pub fn cluster_of(
         .hint(if config.clusters.is_empty() {
             "define the cluster under `clusters` in konverge.yaml".to_owned()
         } else {
-            format!("defined are: {}", names())
+            format!("defined are: {names}")
         })),
         ClusterChoice::Ambiguous => Err(UserError::new(
             ErrorKind::Config,
             format!(
-                "no rule assigns a cluster to `{}` ({} are defined)",
-                stack.id,
-                names()
+                "no rule assigns a cluster to `{}` ({names} are defined)",
+                stack.id
             ),
         )
         .hint(format!(

@@ -108,12 +108,7 @@ impl ComparedRevisions {
     pub fn affected(&self) -> Affected {
         match &self.base {
             Some(base) => self.head.analysis.compare(&base.analysis),
-            None => Affected {
-                version: 1,
-                base: None,
-                head: self.head.commit().cloned(),
-                stacks: Vec::new(),
-            },
+            None => Affected::nothing(self.head.commit().cloned()),
         }
     }
 
@@ -134,11 +129,8 @@ impl ComparedRevisions {
 
     /// Returns true if only the head has a `konverge.yaml`. Without a base this is unknown, so it returns false.
     pub fn introduces_config(&self) -> bool {
-        let has_config = |revision: &OpenRevision| {
-            let file = RepoPath::root().child(FILE_NAME);
-            revision.source.files().contains_key(&file)
-        };
-        has_config(&self.head) && self.base.as_ref().is_some_and(|base| !has_config(base))
+        let base = self.base.as_ref();
+        self.head.has_root_file(FILE_NAME) && base.is_some_and(|base| !base.has_root_file(FILE_NAME))
     }
 
     /// Adds all other stacks of the head to the targets, and sorts them by folder.

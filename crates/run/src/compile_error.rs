@@ -14,50 +14,25 @@ use konverge_kusion::KusionError;
 pub struct CompileError {
     /// The error as it is shown.
     pub error: Box<UserError>,
-    /// The cause, by which callers decide.
-    pub cause: CompileCause,
-}
-
-/// The cause of a [`CompileError`].
-#[derive(Debug, Clone)]
-pub enum CompileCause {
-    /// KCL rejects the code, or the core, a worker or a package is not available.
-    Kcl(Box<KclError>),
-    /// The definition of the stack or its Spec is invalid.
-    Stack,
-    /// Anything else, such as an object of the repository that cannot be read.
-    Other,
+    /// The error of KCL, if that is the cause.
+    pub kcl: Option<Box<KclError>>,
+    /// True if the error depends only on the files of the repository. An error of this machine or of a server would
+    /// occur at the base, too.
+    pub is_of_the_code: bool,
 }
 
 impl CompileError {
-    /// Returns true if the error depends only on the files of the repository. An error of this machine or of a server
-    /// would occur at the base, too.
-    pub fn is_of_the_code(&self) -> bool {
-        match &self.cause {
-            CompileCause::Kcl(error) => error.is_of_the_code(),
-            CompileCause::Stack => true,
-            CompileCause::Other => false,
-        }
-    }
-
     /// Returns true if the core cannot be used at all: every compilation fails for the same reason.
     pub fn is_of_the_core(&self) -> bool {
-        self.kcl().is_some_and(KclError::is_of_the_core)
-    }
-
-    /// Returns the error of KCL, if that is the cause.
-    pub fn kcl(&self) -> Option<&KclError> {
-        match &self.cause {
-            CompileCause::Kcl(error) => Some(error),
-            CompileCause::Stack | CompileCause::Other => None,
-        }
+        self.kcl.as_ref().is_some_and(|error| error.is_of_the_core())
     }
 
     /// Returns the error of an invalid stack or Spec.
     pub(crate) fn of_stack(error: UserError) -> Self {
         Self {
             error: Box::new(error),
-            cause: CompileCause::Stack,
+            kcl: None,
+            is_of_the_code: true,
         }
     }
 
@@ -75,7 +50,8 @@ impl From<KclError> for CompileError {
     fn from(error: KclError) -> Self {
         Self {
             error: Box::new(error.clone().into()),
-            cause: CompileCause::Kcl(Box::new(error)),
+            is_of_the_code: error.is_of_the_code(),
+            kcl: Some(Box::new(error)),
         }
     }
 }
@@ -102,7 +78,8 @@ impl From<UserError> for CompileError {
     fn from(error: UserError) -> Self {
         Self {
             error: Box::new(error),
-            cause: CompileCause::Other,
+            kcl: None,
+            is_of_the_code: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -16,7 +16,7 @@ use futures::{StreamExt, stream};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, Semaphore};
 
-pub use crate::compile_error::{CompileCause, CompileError};
+pub use crate::compile_error::CompileError;
 use crate::{
     OpenRevision, RunContext, StateBackend, StepCounter, caches, core_lookup,
     module_runner::{ModuleRunner, ModuleTrust},
@@ -36,6 +36,7 @@ use konverge_base::{
         spec::{Sharing, Spec},
         stack::Stack,
     },
+    sync::lock,
     variables,
 };
 use konverge_config::Config;
@@ -264,7 +265,7 @@ impl Compilers {
 
     async fn core(&self, version: &str) -> Result<Arc<StartedCore>, CompileError> {
         let core = {
-            let mut cores = self.cores.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cores = lock(&self.cores);
             Arc::clone(cores.entry(version.to_owned()).or_default())
         };
         Ok(Arc::clone(core.get_or_try_init(|| self.start(version)).await?))
@@ -430,11 +431,7 @@ impl<'a> Compiler<'a> {
         let (all, revision) = (self.all, self.revision);
         let cache = all.cache();
         let key = self.key(stack)?;
-        let first = all
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key);
+        let first = lock(&all.seen).insert(key);
         let compiled = match cache.get(&key).await {
             Some(kept) => {
                 all.cached.fetch_add(usize::from(first), Ordering::Relaxed);
@@ -498,16 +495,16 @@ impl<'a> Compiler<'a> {
     async fn packages(self, stack: &Stack) -> Result<Vec<ResolvedPackage>, CompileError> {
         let run = &self.all.run;
         let setup = stack.compile.clone()?;
-        let lock = package_locks::read(self.revision, &setup)?;
+        let locked = package_locks::read(self.revision, &setup)?;
         let fetcher = self.fetcher().await?;
-        let found = fetcher.resolve(&setup.remote_packages, &lock).await;
+        let found = fetcher.resolve(&setup.remote_packages, &locked).await;
         let found = found.map_err(|error| package_locks::explain(run, &setup, error))?;
         for package in &found {
             let Some(unlocked) = &package.unlocked else {
                 continue;
             };
             let what = format!("the package `{}` is not locked: {unlocked}", package.name);
-            let mut said = self.all.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut said = lock(&self.all.unlocked);
             let hints = if said.is_empty() {
                 package_locks::hints(run, &setup)
             } else {
@@ -553,10 +550,8 @@ async fn store(
     match result {
         Ok(compiled) => cache.put(key, compiled).await,
         Err(error) => {
-            let refusal = error
-                .kcl()
-                .and_then(|error| error.lasting_refusal(&request.packages));
-            if let Some(refusal) = refusal {
+            let kcl = error.kcl.as_ref();
+            if let Some(refusal) = kcl.and_then(|error| error.lasting_refusal(&request.packages)) {
                 cache.put_refusal(key, refusal).await;
             }
         }

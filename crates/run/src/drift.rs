@@ -12,8 +12,9 @@ use serde_json::Value;
 use tracing::Instrument as _;
 
 use crate::{
-    Planner, StateBackend, StepCounter, Target, TargetPlan,
+    PlanStart, Planner, StateBackend, StepCounter, Target, TargetPlan,
     applied_spec::{self, AppliedSpec},
+    other_stack_claims::PlanPurpose,
     stack_outputs,
 };
 use konverge_base::{
@@ -273,7 +274,10 @@ async fn check_drift(
     if !is_applied && target.head.is_none() && state.commit.is_none() && !state.resources.is_empty() {
         return Err(not_comparable(&target.id));
     }
-    let (plan, is_live, health) = match planning.compare_with(target, wanted, &state).await? {
+    let (plan, is_live, health) = match planning
+        .plan_for(PlanPurpose::Drift, target, wanted, PlanStart::from_state(&state))
+        .await?
+    {
         TargetPlan::Live(plan) => {
             let health = plan.health().cloned().collect();
             (plan.public, true, health)

@@ -24,12 +24,12 @@ pub(crate) async fn is_earlier(planning: &Planner, target: &Target, failure: &Co
     else {
         return false;
     };
-    if target.head.is_none() || target.base.is_none() || !failure.is_of_the_code() {
+    if target.head.is_none() || target.base.is_none() || !failure.is_of_the_code {
         return false;
     }
     // A run for code from outside may not fetch unpinned packages. So the base fails here too, although it may compile
     // in a run for the repository's own code.
-    if let Some(KclError::NotLocked { .. }) = failure.kcl() {
+    if let Some(KclError::NotLocked { .. }) = failure.kcl.as_deref() {
         return false;
     }
     let failure = &*failure.error;

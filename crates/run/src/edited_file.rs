@@ -29,8 +29,7 @@ impl OpenRevision {
         let Some(entry) = entry.filter(|entry| entry.kind == FileKind::File) else {
             return Ok(None);
         };
-        let content = self.source.read(entry.blob);
-        let content = content?;
+        let content = self.source.read(entry.blob)?;
         let mut edited = content.to_vec();
         edited.push(b'\n');
         let edits = BTreeMap::from([(file.clone(), Arc::from(edited))]);

@@ -64,12 +64,13 @@ format!("rules name {}", known.join(", ").escape_debug())
         let Some(environment) = self.environment else {
             return true;
         };
-        environment_of(&self.rules, target).as_deref() == Some(environment)
+        self.environment(target).as_deref() == Some(environment)
     }
 
-    /// Returns the environment whose job applies a stack.
+    /// Returns the environment whose job applies a stack. Rules match the folder, because a pull request may choose the
+    /// identity.
     pub fn environment(&self, target: &Target) -> Option<String> {
-        environment_of(&self.rules, target)
+        self.rules.for_place(&target.id, target.folder()).environment
     }
 
     /// Selects the stacks of the job from all pending ones. A stack that comes after a stack of a rollout (`guarded`)
@@ -86,10 +87,7 @@ format!("rules name {}", known.join(", ").escape_debug())
             });
         }
         let all: Vec<_> = pending.iter().chain(guarded).cloned().collect();
-        // Destroyed stacks have the reverse order: each waits for the stacks that depend on it.
-        let leaving = all.iter().filter(|target| target.head.is_none());
-        let leaving: BTreeSet<_> = leaving.map(|target| target.id.clone()).collect();
-        let order = StackOrder::build(self.config, &all)?.taking_down(&leaving);
+        let order = StackOrder::for_apply(self.config, &all)?;
         let waves = order.waves();
         let (mut own, elsewhere): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|target| self.covers(target));
@@ -128,7 +126,7 @@ format!("rules name {}", known.join(", ").escape_debug())
         elsewhere: &[Target],
         guarded: &[Target],
     ) -> StackOutcome {
-        let name = |target: &Target| match environment_of(&self.rules, target) {
+        let name = |target: &Target| match self.environment(target) {
             Some(environment) => format!("{} of the environment {}", target.id, environment.escape_debug()),
             None => format!("{} without an environment", target.id),
         };
@@ -155,12 +153,6 @@ format!("rules name {}", known.join(", ").escape_debug())
         });
         apply::stopped_outcome(target, StackResult::HeldBack, &failure)
     }
-}
-
-/// Returns the environment that a rule gives a stack. Rules match the folder, because a pull request may choose the
-/// identity.
-fn environment_of(rules: &StackRules<'_>, target: &Target) -> Option<String> {
-    rules.for_place(&target.id, target.folder()).environment
 }
 
 #[cfg(test)]

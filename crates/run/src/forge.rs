@@ -162,21 +162,13 @@ impl RunContext {
     /// # Errors
     /// The environment names a GitHub App, but it gets no token.
     pub async fn git_credentials(&self) -> Result<Option<GitCredentials>, ForgeError> {
-        Ok(match client(self, self.forge_repository().unwrap_or_default())? {
-            None => None,
-            Some(Client::Github(client)) => Some(GitCredentials::new(
-                konverge_github::GIT_USER,
-                client.token().await?,
-            )),
-            Some(Client::Gitea(client)) => Some(GitCredentials::new(
-                konverge_gitea::GIT_USER,
-                client.token().clone(),
-            )),
-            Some(Client::Gitlab(client)) => Some(GitCredentials::new(
-                konverge_gitlab::GIT_USER,
-                client.token().clone(),
-            )),
-        })
+        let (user, token) = match client(self, self.forge_repository().unwrap_or_default())? {
+            None => return Ok(None),
+            Some(Client::Github(client)) => (konverge_github::GIT_USER, client.token().await?),
+            Some(Client::Gitea(client)) => (konverge_gitea::GIT_USER, client.token().clone()),
+            Some(Client::Gitlab(client)) => (konverge_gitlab::GIT_USER, client.token().clone()),
+        };
+        Ok(Some(GitCredentials::new(user, token)))
     }
 
     /// Returns the credentials with which a command fetches commits that a shallow clone lacks: the token in the

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use konverge_base::{
         health::HealthReport,
         stack::{CompileSetup, Entry},
     },
+    sync::lock,
 };
 use konverge_config::Config;
 use konverge_kcl::{CompileRequest, KclDiagnostic, KclError};
@@ -66,12 +67,7 @@ impl fmt::Debug for Workers {
 impl Evaluate for Workers {
     async fn run_kcl(&self, path: &str, code: &str, object: &Value) -> Result<AssertionResult, String> {
         let key = Digest::of_json(&json!([path, code, object]));
-        let known = self
-            .results
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&key)
-            .cloned();
+        let known = lock(&self.results).get(&key).cloned();
         if let Some(result) = known {
             return Ok(result);
         }
@@ -89,7 +85,7 @@ impl Evaluate for Workers {
             }
             Err(error) => return Err(chain(&error)),
         };
-        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut results = lock(&self.results);
         results.insert(key, result.clone());
         Ok(result)
     }

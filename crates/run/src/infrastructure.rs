@@ -4,14 +4,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::{
-    RunContext, StateBackend, caches,
-    cluster_selection::{GivenCluster, given_name},
-    health_evaluator, health_rules,
-};
+use crate::{RunBuilder, RunContext, caches, cluster_selection::given_name, health_evaluator, health_rules};
 use konverge_base::{
     error::{ErrorKind, SharedError, UserError},
-    model::{ClusterName, file_source::Source, spec::Spec},
+    model::{ClusterName, spec::Spec},
     variables,
 };
 use konverge_cloud::{
@@ -28,21 +24,6 @@ use konverge_secrets::{SecretValue, Secrets};
 use konverge_state::Sealer;
 use konverge_terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions};
 
-/// The settings that determine the infrastructure of a run.
-pub(super) struct InfrastructureSettings<'a> {
-    pub run: &'a RunContext,
-    /// The effective configuration.
-    pub config: &'a Config,
-    /// The revision from which the readiness rules are read.
-    pub rule_files: Option<&'a dyn Source>,
-    /// A cluster from the command line.
-    pub given: &'a GivenCluster,
-    /// The states. Their key encrypts the secrets in the Terraform state.
-    pub backend: Option<&'a StateBackend>,
-    /// True if an apply waits until its objects are ready.
-    pub waits: bool,
-}
-
 /// The Kubernetes and Terraform runtimes. Each connects on demand, and only once.
 pub struct Infrastructure {
     /// The runtime of Kubernetes objects.
@@ -51,23 +32,10 @@ pub struct Infrastructure {
     pub terraform: Terraform,
 }
 
-/// Returns a factory of readers for the Secrets of clusters. Without clusters, the readers read nothing.
-pub fn cluster_secrets(
-    kubernetes: Option<Kubernetes>,
-) -> impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets> {
-    move |cluster| {
-        Arc::new(ClusterReader {
-            kubernetes: kubernetes.clone(),
-            cluster: cluster.cloned(),
-        })
-    }
-}
-
-/// Reads Secrets of one configured cluster.
-struct ClusterReader {
-    /// The clusters of the run; `None` if the run queries no cluster.
-    kubernetes: Option<Kubernetes>,
-    cluster: Option<ClusterName>,
+/// Reads the Secrets of a cluster. Without clusters, it reads nothing.
+pub(crate) struct ClusterReader {
+    pub kubernetes: Option<Kubernetes>,
+    pub cluster: Option<ClusterName>,
 }
 
 #[async_trait]
@@ -101,15 +69,9 @@ impl ClusterSecrets for ClusterReader {
 ///
 /// # Errors
 /// A setting is invalid.
-pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Infrastructure, UserError> {
-    let InfrastructureSettings {
-        run,
-        config,
-        rule_files,
-        given,
-        backend,
-        waits,
-    } = *settings;
+pub(super) async fn connect(builder: &RunBuilder<'_>) -> Result<Infrastructure, UserError> {
+    let (run, config, given) = (builder.run, &builder.config, &builder.given);
+    let backend = builder.backend.as_ref();
     let secrets = backend.map_or(&run.secrets, |backend| &backend.secrets);
     // No executable may come from the checkout, because a pull request could have put it there.
     let checkout = run.checkout();
@@ -122,37 +84,29 @@ pub(super) async fn connect(settings: &InfrastructureSettings<'_>) -> Result<Inf
         .iter()
         .map(|(name, cluster)| access(run, name.clone(), cluster))
         .collect::<Result<_, _>>()?;
+    let of_file = |name, path, context| ClusterAccess {
+        name,
+        credentials: ClusterCredentials::Kubeconfig {
+            path,
+            context,
+            variable: None,
+        },
+        requests: None,
+    };
     if given.is_given() {
         let path = given.kubeconfig.as_ref().map(|path| run.dir.join(path));
-        let credentials = ClusterCredentials::Kubeconfig {
-            path,
-            context: given.context.clone(),
-            variable: None,
-        };
-        clusters.push(ClusterAccess {
-            name: given_name(),
-            credentials,
-            requests: None,
-        });
+        clusters.push(of_file(given_name(), path, given.context.clone()));
     }
     // Only a user's machine has such kubeconfigs: in `ci` a stack must not name a file.
     for (name, path) in given.of_stacks.iter().flatten() {
-        clusters.push(ClusterAccess {
-            name: name.clone(),
-            credentials: ClusterCredentials::Kubeconfig {
-                path: Some(PathBuf::from(path)),
-                context: None,
-                variable: None,
-            },
-            requests: None,
-        });
+        clusters.push(of_file(name.clone(), Some(PathBuf::from(path)), None));
     }
     let options = Options {
-        wait: waits,
+        wait: builder.waits,
         checkout: checkout.clone(),
         environment: CloudEnvironment::new(run.env.clone()),
-        rules: match rule_files {
-            Some(files) => health_rules::load(run, config, files)?,
+        rules: match &builder.rule_files {
+            Some(files) => health_rules::load(run, config, files.as_ref())?,
             None => HealthRules::default().with_evaluator(health_evaluator::new(run, config)),
         },
         cancel: run.cancel.clone(),

@@ -1,7 +1,7 @@
 //! Lets Kusion and Konverge apply a stack alternately: checks for newer releases of Kusion, holds Kusion's lock, and
 //! writes each apply as a release.
 
-use crate::RunContext;
+use crate::{RunContext, state::split_query};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -22,7 +22,7 @@ use konverge_state::{
 pub(crate) struct ReleaseTurn {
     releases: Releases,
     last: KusionRelease,
-    newest: Option<NewestRelease>,
+    newest: NewestRelease,
     begun: Option<BegunRelease>,
     /// The mark of a release that an earlier run of Konverge began and did not end.
     left: Option<String>,
@@ -48,9 +48,8 @@ pub(crate) async fn open_turn(
     };
     let store = store::open_foreign(url, &options).await?;
     let releases = Releases::new(store, &last.project, &last.workspace);
-    let newest = releases.newest().await?;
     // Fails closed: without a release, this run would not see the lock of an operation of Kusion.
-    if newest.is_none() {
+    let Some(newest) = releases.newest().await? else {
         return Err(UserError::new(
             ErrorKind::State,
             format!(
@@ -61,35 +60,33 @@ pub(crate) async fn open_turn(
             ),
         )
         .hint("check `state.kusion_releases`; without it Konverge neither asks for Kusion's lock nor writes releases"));
+    };
+    let found = &newest.release;
+    let refuse = |what: String| UserError::new(ErrorKind::State, format!("{}: {what}", releases.place()));
+    // The mark is the id of the lease under which Konverge began the release. Kusion writes releases without it.
+    let is_ours =
+        found.revision == last.revision && last.mark.as_deref().is_some_and(|mark| newest.is_marked(mark));
+    if let (Some(phase), false) = (&found.under_way, is_ours) {
+        return Err(refuse(format!(
+            "release {} is in the phase `{}`: an operation of Kusion is in progress, or was stopped",
+            found.revision,
+            phase.escape_debug()
+        ))
+        .hint("wait for the operation; if none runs any more, `kusion release unlock` ends it"));
     }
-    let mut left = None;
-    if let Some(newest) = &newest {
-        let found = &newest.release;
-        let refuse = |what: String| UserError::new(ErrorKind::State, format!("{}: {what}", releases.place()));
-        // The mark is the id of the lease under which Konverge began the release. Kusion writes releases without it.
-        let is_ours = found.revision == last.revision
-            && last.mark.as_deref().is_some_and(|mark| newest.is_marked(mark));
-        if let (Some(phase), false) = (&found.under_way, is_ours) {
-            return Err(refuse(format!(
-                "release {} is in the phase `{}`: an operation of Kusion is in progress, or was stopped",
-                found.revision,
-                phase.escape_debug()
-            ))
-            .hint("wait for the operation; if none runs any more, `kusion release unlock` ends it"));
-        }
-        if found.stack != last.stack {
-            return Err(refuse(format!(
+    if found.stack != last.stack {
+        return Err(refuse(format!(
                 "release {} is of the stack `{}`: Kusion keeps one state for all stacks of a project in a workspace, so they cannot be applied alternately",
                 found.revision,
                 found.stack.escape_debug()
             ))
             .hint("give each stack a workspace of its own, or remove `state.kusion_releases`"));
-        }
-        // An earlier run was stopped between the record of its release in the state and the write to Kusion's store.
-        let is_before_ours = last.mark.is_some() && found.revision + 1 == last.revision;
-        let is_known = found.revision == last.revision && (is_ours || last.mark.is_none());
-        if !is_known && !is_before_ours {
-            return Err(refuse(format!(
+    }
+    // An earlier run was stopped between the record of its release in the state and the write to Kusion's store.
+    let is_before_ours = last.mark.is_some() && found.revision + 1 == last.revision;
+    let is_known = found.revision == last.revision && (is_ours || last.mark.is_none());
+    if !is_known && !is_before_ours {
+        return Err(refuse(format!(
                 "the newest release is {}, and the state of `{}` follows release {}: somebody applied with Kusion since",
                 found.revision, state.stack, last.revision
             ))
@@ -98,12 +95,10 @@ pub(crate) async fn open_turn(
                 folder_url(url, last),
                 state.stack
             )));
-        }
-        // This run may replace the release, because an earlier run of Konverge began it and did not end it.
-        if found.under_way.is_some() || is_before_ours {
-            left.clone_from(&last.mark);
-        }
     }
+    // This run may replace the release, because an earlier run of Konverge began it and did not end it.
+    let may_replace = found.under_way.is_some() || is_before_ours;
+    let left = last.mark.clone().filter(|_| may_replace);
     Ok(Some(ReleaseTurn {
         releases,
         last: last.clone(),
@@ -115,12 +110,7 @@ pub(crate) async fn open_turn(
 
 /// Returns the URL of the folder of releases, for `state import`.
 fn folder_url(backend: &str, release: &KusionRelease) -> String {
-    let (path, query) = backend.split_once('?').unwrap_or((backend, ""));
-    let query = if query.is_empty() {
-        String::new()
-    } else {
-        format!("?{query}")
-    };
+    let (path, query) = split_query(backend);
     let path = path.trim_end_matches('/');
     format!(
         "{path}/releases/{}/{}/{query}",
@@ -174,12 +164,8 @@ impl ReleaseTurn {
         state: &mut StackState,
         is_destroy: bool,
     ) -> Result<(), UserError> {
-        let newest = self.newest.as_ref().map(|newest| &newest.release);
-        let revision = match newest {
-            Some(found) if found.under_way.is_some() => found.revision,
-            Some(found) => found.revision + 1,
-            None => 1,
-        };
+        let newest = &self.newest.release;
+        let revision = newest.revision + u64::from(newest.under_way.is_none());
         let release = KusionRelease {
             revision,
             mark: Some(lease.id().to_owned()),
@@ -200,8 +186,9 @@ impl ReleaseTurn {
             release: noted.clone(),
         };
         lease.journal(vec![entry]).await?;
-        let (newest, left) = (self.newest.as_ref(), self.left.as_deref());
-        self.begun = Some(self.releases.begin(&noted, phase, newest, left).await?);
+        let left = self.left.as_deref();
+        let begun = self.releases.begin(&noted, phase, Some(&self.newest), left);
+        self.begun = Some(begun.await?);
         state.kusion_release = Some(noted);
         Ok(())
     }

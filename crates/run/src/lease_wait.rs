@@ -11,6 +11,7 @@ use crate::{RunContext, forge};
 use konverge_base::{
     error::chain,
     model::{StackId, note::Note},
+    sync::lock,
 };
 use konverge_forge::{Forge, ForgeError, ForgeKind};
 use konverge_state::{Holder, LeaseWatch, WaitVerdict};
@@ -50,10 +51,6 @@ impl HolderWatch {
         }
     }
 
-    fn lock_times(&self) -> std::sync::MutexGuard<'_, WaitTimes> {
-        self.last_actions.lock().expect("no panic while the lock is held")
-    }
-
     fn note(&self, text: &str) {
         self.run.notes.say(Note::info(text).of(&self.stack));
     }
@@ -68,7 +65,7 @@ impl HolderWatch {
         match forge.is_over(&holder.writer.run).await {
             Ok(over) => (over == Some(true)).then(|| forge.kind()),
             Err(error) => {
-                if !std::mem::replace(&mut self.lock_times().unanswered, true) {
+                if !std::mem::replace(&mut lock(&self.last_actions).unanswered, true) {
                     self.note(&unanswered(forge.kind(), &error, holder));
                 }
                 None
@@ -108,7 +105,7 @@ impl LeaseWatch for HolderWatch {
         }
         // The lock is released before the request to the forge, which may take seconds.
         let (say, ask) = {
-            let mut times = self.lock_times();
+            let mut times = lock(&self.last_actions);
             (
                 is_due(&mut times.said, waited, NOTE_INTERVAL),
                 is_due(&mut times.asked, waited, QUERY_INTERVAL),

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use crate::RunContext;
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
+    sync::lock,
     variables,
 };
 use konverge_cloud::{
@@ -107,7 +108,7 @@ impl Logins {
     }
 
     fn open(&self, name: &str, login: &LoginConfig, usage: LoginUse) -> Arc<StackLogin> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         let known = open.entry((name.to_owned(), usage)).or_insert_with(|| {
             let environment = CloudEnvironment::new(self.run.env.clone());
             Arc::new(StackLogin {

@@ -14,6 +14,7 @@ use crate::{
 use konverge_base::{
     error::UserError,
     model::{authorization::Authorization, policy_finding::PolicyFinding},
+    sync::lock,
 };
 use konverge_engine::LatePlan;
 use konverge_policy_sets::PolicySets;
@@ -113,7 +114,7 @@ impl DocumentVisitor for PromptFindings {
         let sets = std::slice::from_ref(&self.sets);
         let document = Arc::new(planned.for_rules());
         let findings = self.evaluator.findings(sets, &document).await;
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = lock(&self.found);
         found.extend(findings);
     }
 }

@@ -57,8 +57,7 @@ impl ModuleBinaries {
         dependencies: &[DeclaredDependency],
     ) -> Result<Self, UserError> {
         let lock_file = stack.folder.child(LOCK_FILE);
-        let lock = tree.read(&lock_file);
-        let lock = lock?;
+        let lock = tree.read(&lock_file)?;
         // An invalid lock file is already reported with the packages.
         let lock = PackageLock::parse(lock.as_deref().unwrap_or_default()).unwrap_or_default();
         let mut found = BTreeMap::new();
@@ -129,8 +128,7 @@ impl ModuleBinaries {
         for binary in self.0.values() {
             known.extend(binary.pins.values().cloned());
             for (_, blob) in &binary.files {
-                let content = source.read(*blob);
-                let content = content?;
+                let content = source.read(*blob)?;
                 known.insert(digest_of(&content));
             }
         }

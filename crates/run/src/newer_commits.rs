@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use crate::{RunContext, StateBackend, Target, apply::NewerCommitCheck};
 use konverge_base::{
     error::UserError,
     model::{CommitId, StackId, apply_result::ApplyReport},
+    sync::lock,
 };
 use konverge_state::{IndexedStates, Proven};
 
@@ -148,10 +149,6 @@ impl NewerCommitCheck for NewerCommits {
         self.ask_again(stack, commits).await?;
         Ok(self.is_superseded(stack, commits))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::preview::Preview;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        ClusterName, GroupKind, ResourceId, StackId,
+        ResourceId, StackId,
         claim::{Claim, Marks},
         plan::{Action, Plan, ResourcePlan, StackPlan},
         review::ReviewedStack,
@@ -39,55 +40,31 @@ impl DeclaredClaims {
     }
 }
 
-/// A claim on an object that the apply of a planned resource would make.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum NewClaim<'a> {
-    /// A Kubernetes object: its cluster, its kind and the rest of its id.
-    Object(&'a ClusterName, GroupKind<'a>, &'a str),
-    Import(&'a Claim),
-}
-
-impl<'a> NewClaim<'a> {
-    fn from_plan(plan: &'a ResourcePlan, declared: Option<&'a DeclaredClaims>) -> Option<Self> {
-        let is_new = matches!(plan.action, Action::Create | Action::Adopt | Action::Run);
-        match plan.runtime {
-            RuntimeKind::Kubernetes if is_new => {
-                let parts = plan.id.object()?;
-                Some(Self::Object(
-                    plan.cluster.as_ref()?,
-                    parts.group_kind(),
-                    parts.name,
-                ))
-            }
-            RuntimeKind::Terraform => {
-                let takes_over = is_new || plan.action == Action::Update;
-                declared?
-                    .imports
-                    .get(&plan.id)
-                    .filter(|_| takes_over)
-                    .map(Self::Import)
-            }
-            RuntimeKind::Kubernetes => None,
+/// Returns the claim on an object that the apply of a planned resource would make.
+fn new_claim(plan: &ResourcePlan, declared: Option<&DeclaredClaims>) -> Option<Claim> {
+    let is_new = matches!(plan.action, Action::Create | Action::Adopt | Action::Run);
+    match plan.runtime {
+        RuntimeKind::Kubernetes if is_new => {
+            let parts = plan.id.object()?;
+            let of = parts.group_kind();
+            Some(Claim::Object {
+                cluster: plan.cluster.clone()?,
+                key: [of.group, of.kind, "", parts.name].map(str::to_owned),
+            })
         }
-    }
-
-    fn claim(&self) -> Claim {
-        match self {
-            Self::Object(cluster, of, rest) => Claim::Object {
-                cluster: (*cluster).clone(),
-                key: [of.group, of.kind, "", *rest].map(str::to_owned),
-            },
-            Self::Import(claim) => (*claim).clone(),
+        RuntimeKind::Terraform if is_new || plan.action == Action::Update => {
+            declared?.imports.get(&plan.id).cloned()
         }
+        RuntimeKind::Kubernetes | RuntimeKind::Terraform => None,
     }
 }
 
 /// Sets an error on each stack that would create or adopt the same object as another stack. Returns these stacks.
 pub(crate) fn refuse(plan: &mut Plan, declared: &BTreeMap<StackId, DeclaredClaims>) -> BTreeSet<StackId> {
-    let mut wanted: BTreeMap<NewClaim<'_>, Vec<(usize, &ResourceId)>> = BTreeMap::new();
+    let mut wanted: BTreeMap<Claim, Vec<(usize, &ResourceId)>> = BTreeMap::new();
     for (at, stack) in plan.stacks.iter().enumerate() {
         for resource in &stack.resources {
-            if let Some(new) = NewClaim::from_plan(resource, declared.get(&stack.id)) {
+            if let Some(new) = new_claim(resource, declared.get(&stack.id)) {
                 wanted.entry(new).or_default().push((at, &resource.id));
             }
         }
@@ -124,41 +101,35 @@ fn shares(declared: &BTreeMap<StackId, DeclaredClaims>, stack: &StackId, id: &Re
 
 /// Returns the short hashes of all claims that the apply of a stack would make.
 pub(crate) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
-    let new = stack
-        .resources
-        .iter()
-        .filter_map(|resource| NewClaim::from_plan(resource, Some(declared)));
-    Marks::from_claims(new.map(|new| new.claim()))
+    let resources = stack.resources.iter();
+    Marks::from_claims(resources.filter_map(|resource| new_claim(resource, Some(declared))))
 }
 
-/// Sets an error on each stack that would create or adopt the same object as a stack of another job's preview.
-pub(crate) fn refuse_conflicts_with_other_jobs(
-    plan: &mut Plan,
-    declared: &BTreeMap<StackId, DeclaredClaims>,
-    elsewhere: &[ReviewedStack],
-    secrets: &Secrets,
-) {
-    let mut wanted: HashMap<&str, Vec<&StackId>> = HashMap::new();
-    for stack in elsewhere {
-        for mark in stack.claims.iter() {
-            wanted.entry(mark).or_default().push(&stack.id);
+impl Preview {
+    /// Sets an error on each stack that would create or adopt the same object as a stack of another job's preview.
+    pub fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
+        let mut wanted: HashMap<&str, Vec<&StackId>> = HashMap::new();
+        for stack in elsewhere {
+            for mark in stack.claims.iter() {
+                wanted.entry(mark).or_default().push(&stack.id);
+            }
         }
-    }
-    for stack in &mut plan.stacks {
-        let mut resources = stack.resources.iter();
-        let failure = resources.find_map(|resource| {
-            let declared = declared.get(&stack.id);
-            let new = NewClaim::from_plan(resource, declared)?;
-            let mut others = wanted.get(new.claim().mark().as_str())?.iter().copied();
-            // This job does not know whether the other stack shares the object, so the apply of either stack checks
-            // that.
-            let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
-            let is_shared = |other: &StackId| mine && stack.id.is_sibling_of(other.as_str());
-            let other = others.find(|other| **other != stack.id && !is_shared(other))?;
-            Some(refusal(&new, &resource.id, other))
-        });
-        if let Some(failure) = failure {
-            set_error(stack, &redact::failure(&failure, secrets));
+        for stack in &mut self.plan.stacks {
+            let mut resources = stack.resources.iter();
+            let failure = resources.find_map(|resource| {
+                let declared = self.declared.get(&stack.id);
+                let new = new_claim(resource, declared)?;
+                let mut others = wanted.get(new.mark().as_str())?.iter().copied();
+                // This job does not know whether the other stack shares the object, so the apply of either stack checks
+                // that.
+                let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
+                let is_shared = |other: &StackId| mine && stack.id.is_sibling_of(other.as_str());
+                let other = others.find(|other| **other != stack.id && !is_shared(other))?;
+                Some(refusal(&new, &resource.id, other))
+            });
+            if let Some(failure) = failure {
+                set_error(stack, &redact::failure(&failure, secrets));
+            }
         }
     }
 }
@@ -174,12 +145,12 @@ fn set_error(stack: &mut StackPlan, failure: &UserError) {
     }
 }
 
-fn refusal(new: &NewClaim<'_>, id: &ResourceId, other: &StackId) -> UserError {
+fn refusal(new: &Claim, id: &ResourceId, other: &StackId) -> UserError {
     let what = match new {
-        NewClaim::Object(..) => format!("`{id}`: stack `{other}` would create or adopt the same object"),
-        NewClaim::Import(_) => {
+        Claim::Import { .. } => {
             format!("`{id}`: stack `{other}` would import the same object by its `import-id`")
         }
+        _ => format!("`{id}`: stack `{other}` would create or adopt the same object"),
     };
     UserError::new(ErrorKind::Policy, what)
         .hint("only one stack can own an object: remove the object from one of the two stacks")

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::{RunContext, SpecSource, StackClaims, StateBackend, Target};
+use crate::{OpenRevision, Planner, SpecSource, StateBackend, Target};
 use konverge_base::{
     error::UserError,
     model::{
-        ClusterName, StackId,
+        StackId,
         claim::{Claim, MOVED_FROM},
         other_names::OtherNames,
         spec::{RuntimeKind, Spec},
@@ -20,16 +20,9 @@ use konverge_base::{
 use konverge_repo::git::{CommitFolder, Repository};
 use konverge_state::{IndexEntry, IndexedStates};
 
-/// Looks up the names of the targets of a run.
+/// Looks up the names of a target.
 pub(crate) struct NameLookup<'a> {
-    pub run: &'a RunContext,
-    pub wanted: &'a SpecSource,
-    pub backend: Option<&'a StateBackend>,
-    pub claims: &'a StackClaims,
-    /// The cluster of the target; `None` if it is unknown.
-    pub cluster: Option<ClusterName>,
-    /// True for a rollback, which applies an earlier version again.
-    pub rolls_back: bool,
+    pub planner: &'a Planner,
     pub target: &'a Target,
 }
 
@@ -58,7 +51,7 @@ impl NameLookup<'_> {
         }
         // A Spec from a file has no folder to find other stacks by. Its objects do not help either, because an object
         // that another stack records is refused.
-        if let (Some(backend), SpecSource::Compiled { .. }) = (self.backend, self.wanted) {
+        if let (Some(backend), SpecSource::Compiled { .. }) = (&self.planner.backend, &self.planner.wanted) {
             let known = backend.states.known().await?;
             let records = Records { backend, known };
             let mut others = self.of_folder(known);
@@ -96,14 +89,17 @@ impl NameLookup<'_> {
         wanted: &Spec,
         state: &StackState,
     ) -> Result<BTreeSet<StackId>, UserError> {
+        // A cluster that cannot be determined is unknown here; the plan reports the error.
+        let stack = self.target.rules();
+        let cluster = stack.and_then(|stack| self.planner.cluster_of(stack).ok().flatten());
         let own: BTreeSet<_> = state.resources.iter().flat_map(Claim::all_of_recorded).collect();
         let mut others = BTreeSet::new();
         for resource in &wanted.resources {
-            let claim = Claim::of_resource(resource, self.cluster.as_ref());
+            let claim = Claim::of_resource(resource, cluster.as_ref());
             let Some(claim) = claim.filter(|claim| !own.contains(claim)) else {
                 continue;
             };
-            let holders = self.claims.holders_of(&claim, records.backend).await?;
+            let holders = self.planner.claims.holders_of(&claim, records.backend).await?;
             // An object that all stacks of a project share is no sign that one of these stacks was renamed.
             let moves = |other: &&StackId| {
                 **other != self.target.id
@@ -123,10 +119,10 @@ impl NameLookup<'_> {
         state: &StackState,
     ) -> Result<BTreeSet<StackId>, UserError> {
         let mut others = BTreeSet::new();
-        let (SpecSource::Compiled { head, .. }, None) = (self.wanted, &self.target.recorded) else {
+        let (SpecSource::Compiled { head, .. }, None) = (&self.planner.wanted, &self.target.recorded) else {
             return Ok(others);
         };
-        if self.target.head.is_none() || self.rolls_back {
+        if self.target.head.is_none() || self.planner.rolls_back {
             return Ok(others);
         }
         let terraform = wanted.resources.iter();
@@ -163,13 +159,11 @@ impl NameLookup<'_> {
     /// Returns true if git sees a file of a removed stack in the folder of the target. Also returns true if the applied
     /// commit of that stack cannot be read, because the files may be the same then.
     async fn has_files_of(&self, removed: &IndexEntry) -> bool {
-        let SpecSource::Compiled { head, .. } = self.wanted else {
+        let to = self.planner.wanted.head().and_then(OpenRevision::commit);
+        let (Some(to), Some(from)) = (to, &removed.commit) else {
             return false;
         };
-        let (Some(to), Some(from)) = (head.commit(), &removed.commit) else {
-            return false;
-        };
-        let run = self.run;
+        let run = &self.planner.run;
         let renamed = async {
             let repository = Repository::discover(&run.dir)?;
             repository.ensure(from, run.clone_credentials().as_ref()).await?;

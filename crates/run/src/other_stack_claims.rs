@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tokio::sync::OnceCell;
 
-use crate::{OpenRevision, StateBackend, logins::LoginUse, spec_source::SpecSource};
+use crate::{OpenRevision, Planner, StateBackend, logins::LoginUse, spec_source::SpecSource};
 use konverge_base::{
     error::UserError,
     model::{
@@ -34,7 +34,7 @@ pub struct StackClaims {
     /// The stacks that have objects in a container (a Namespace or a kind), by its short hash, from the index.
     inhabitants: OnceCell<Inhabitants>,
     /// The stacks that need no deleted object of another stack, as the user confirms. So their Specs need not compile.
-    without: BTreeSet<StackId>,
+    pub(crate) without: BTreeSet<StackId>,
 }
 
 impl StackClaims {
@@ -77,11 +77,6 @@ impl StackClaims {
             without: stacks.into_iter().collect(),
             ..Self::default()
         }
-    }
-
-    /// Returns true if the user confirms that a stack needs no deleted object of another stack.
-    pub(crate) fn is_without(&self, stack: &StackId) -> bool {
-        self.without.contains(stack)
     }
 }
 
@@ -155,9 +150,6 @@ impl SpecClaims {
 /// Returns true for an object that its owner released.
 type ReleasedObjects = Box<dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync>;
 
-/// Returns the cluster of a stack, if it is known.
-type ClusterOfStack<'a> = Box<dyn Fn(&Stack) -> Option<ClusterName> + Send + Sync + 'a>;
-
 /// The purpose of a plan. It decides which of the stacks that share a Namespace deletes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PlanPurpose<'a> {
@@ -181,38 +173,21 @@ impl PlanPurpose<'_> {
 
 /// Finds the owners of objects for one plan. Each owner is read once, however many objects it has.
 pub(crate) struct OwnershipLookup<'a> {
-    claims: &'a StackClaims,
-    wanted: &'a SpecSource,
-    backend: Option<&'a StateBackend>,
-    cluster: ClusterOfStack<'a>,
+    planner: &'a Planner,
     purpose: PlanPurpose<'a>,
     owners: HashMap<StackId, ReleasedObjects>,
-    /// The stacks that record objects in a Namespace or CRD which this plan deletes.
-    awaited: BTreeSet<StackId>,
+    /// The stacks that record objects in a Namespace or CRD which this plan deletes. They must be applied before it.
+    pub(crate) awaited: BTreeSet<StackId>,
 }
 
 impl<'a> OwnershipLookup<'a> {
-    pub(crate) fn new(
-        claims: &'a StackClaims,
-        wanted: &'a SpecSource,
-        backend: Option<&'a StateBackend>,
-        cluster: ClusterOfStack<'a>,
-        purpose: PlanPurpose<'a>,
-    ) -> Self {
+    pub(crate) fn new(planner: &'a Planner, purpose: PlanPurpose<'a>) -> Self {
         Self {
-            claims,
-            wanted,
-            backend,
-            cluster,
+            planner,
             purpose,
             owners: HashMap::new(),
             awaited: BTreeSet::new(),
         }
-    }
-
-    /// Returns the stacks that must be applied before this plan can delete the Namespace or CRD of their objects.
-    pub(crate) fn into_awaited(self) -> BTreeSet<StackId> {
-        self.awaited
     }
 
     /// Returns the claim of another stack for each question of a plan, in the same order.
@@ -292,10 +267,10 @@ impl<'a> OwnershipLookup<'a> {
             .as_ref()
             .filter(|prior| prior.runtime == RuntimeKind::Kubernetes);
         let container = prior.and_then(|prior| Container::from_attributes(&prior.attributes));
-        let (Some(container), Some(backend)) = (container, self.backend) else {
+        let (Some(container), Some(backend)) = (container, &self.planner.backend) else {
             return Ok(None);
         };
-        let inhabitants = self.claims.inhabitants.get_or_try_init(|| async {
+        let inhabitants = self.planner.claims.inhabitants.get_or_try_init(|| async {
             let known = backend.states.known().await?;
             Ok::<_, UserError>(Inhabitants::from_index(known))
         });
@@ -347,14 +322,23 @@ impl<'a> OwnershipLookup<'a> {
         if matches!(self.purpose, PlanPurpose::Show { leaving } if leaving.contains(stack)) {
             return Some(SpecClaims::default());
         }
-        let SpecSource::Compiled { head, .. } = self.wanted else {
+        let SpecSource::Compiled { head, .. } = &self.planner.wanted else {
             return None;
         };
         if head.layout.stack(stack).is_none() {
             // A missing stack was removed only if its folder is readable and not left out. Only a removed stack claims
             // nothing.
             let is_removed = head.layout.identities_certain();
-            let entry = self.backend?.states.known().await.ok()?.entries.get(stack)?;
+            let entry = self
+                .planner
+                .backend
+                .as_ref()?
+                .states
+                .known()
+                .await
+                .ok()?
+                .entries
+                .get(stack)?;
             let left_out = head.layout.leaves_out(entry.folder.or_root());
             return (is_removed && !left_out).then(SpecClaims::default);
         }
@@ -377,7 +361,7 @@ impl<'a> OwnershipLookup<'a> {
             .filter(|(other, _)| other != stack)
         {
             let Some(wants) = wants else {
-                unclear = match (self.claims.without.contains(other), unclear) {
+                unclear = match (self.planner.claims.without.contains(other), unclear) {
                     (true, OwnerClaim::Nobody) => OwnerClaim::Waived(other.clone()),
                     (true, before) => before,
                     (false, _) => OwnerClaim::Unclear(other.clone()),
@@ -404,14 +388,14 @@ impl<'a> OwnershipLookup<'a> {
     async fn recorder(&self, stack: &StackId, item: &Item) -> Result<OwnerClaim, UserError> {
         let desired = item.desired.as_ref();
         let claim = desired.and_then(|desired| Outside::of_resource(desired, item.cluster.as_ref()));
-        let (Some(claim), Some(backend)) = (claim, self.backend) else {
+        let (Some(claim), Some(backend)) = (claim, &self.planner.backend) else {
             return Ok(OwnerClaim::Nobody);
         };
         let is_it = |recorded: &Recorded| Outside::of_recorded(recorded).as_ref() == Some(&claim);
         let object = object_of_import(&claim, backend);
         let is_object = |recorded: &Recorded| object.is_some() && Outside::of_object(recorded) == object;
         let mut same_id = OwnerClaim::Nobody;
-        for other in self.claims.holders_of(&claim, backend).await? {
+        for other in self.planner.claims.holders_of(&claim, backend).await? {
             if other == stack {
                 continue;
             }
@@ -433,7 +417,9 @@ impl<'a> OwnershipLookup<'a> {
 
     /// Returns a function that tells whether the owner released an object.
     async fn released_by(&self, owner: &StackId) -> Result<ReleasedObjects, UserError> {
-        let (SpecSource::Compiled { head, base, .. }, Some(backend)) = (self.wanted, self.backend) else {
+        let (SpecSource::Compiled { head, base, .. }, Some(backend)) =
+            (&self.planner.wanted, &self.planner.backend)
+        else {
             return Ok(nothing_released());
         };
         // An owner without a record here may be a stack of another repository, so it releases nothing.
@@ -459,11 +445,8 @@ impl<'a> OwnershipLookup<'a> {
             if wanted(&now) {
                 return Ok(false);
             }
-            let recorded = prior.state.resources.iter().any(|recorded| {
-                recorded.runtime == RuntimeKind::Kubernetes
-                    && recorded.cluster.as_ref().or(cluster) == cluster
-                    && object_key(&recorded.attributes) == key
-            });
+            let is_it = |recorded: &Recorded| is_object(recorded, Some(key), cluster);
+            let recorded = prior.state.resources.iter().any(is_it);
             match &before {
                 // An object is released by this change only if the base wanted it. Otherwise this revision may be older
                 // than the record.
@@ -473,30 +456,39 @@ impl<'a> OwnershipLookup<'a> {
         }))
     }
 
+    /// Returns the cluster of a stack, if it is known.
+    fn cluster_of(&self, stack: &Stack) -> Option<ClusterName> {
+        self.planner.cluster_of(stack).ok().flatten()
+    }
+
     /// Returns the objects that a stack wants at a revision; `None` if the stack does not exist there.
     async fn wants(&self, revision: &OpenRevision, stack: &StackId) -> Result<Option<SpecClaims>, UserError> {
         let (SpecSource::Compiled { compilers, .. }, Some(stack)) =
-            (self.wanted, revision.layout.stack(stack))
+            (&self.planner.wanted, revision.layout.stack(stack))
         else {
             return Ok(None);
         };
         let spec = compilers.for_revision(revision).spec(stack).await?;
-        Ok(Some(SpecClaims::from_spec(&spec, (self.cluster)(stack).as_ref())))
+        Ok(Some(SpecClaims::from_spec(
+            &spec,
+            self.cluster_of(stack).as_ref(),
+        )))
     }
 
     async fn pending_claims(&self) -> Result<&[(StackId, Option<SpecClaims>)], UserError> {
-        let (SpecSource::Compiled { compilers, head, .. }, Some(backend)) = (self.wanted, self.backend)
+        let (SpecSource::Compiled { compilers, head, .. }, Some(backend)) =
+            (&self.planner.wanted, &self.planner.backend)
         else {
             return Ok(&[]);
         };
-        let claims = self.claims.wanted.get_or_try_init(|| async {
+        let claims = self.planner.claims.wanted.get_or_try_init(|| async {
             let known = backend.states.known().await?;
             let stacks: Vec<_> = head.changed_stacks(known)?.into_iter().cloned().collect();
             let specs = compilers.for_revision(head).specs(&stacks).await;
             let claims = stacks.into_iter().zip(specs).map(|(stack, spec)| {
                 let wants = spec
                     .ok()
-                    .map(|spec| SpecClaims::from_spec(&spec, (self.cluster)(&stack).as_ref()));
+                    .map(|spec| SpecClaims::from_spec(&spec, self.cluster_of(&stack).as_ref()));
                 (stack.id, wants)
             });
             Ok::<_, UserError>(claims.collect())
@@ -543,12 +535,12 @@ impl<'a> OwnershipLookup<'a> {
         mine: &Recorded,
         cluster: Option<&ClusterName>,
     ) -> Result<Option<StackId>, UserError> {
-        let Some(backend) = self.backend else {
+        let Some(backend) = &self.planner.backend else {
             return Ok(None);
         };
         let known = backend.states.known().await?.entries.keys();
         let mut others: BTreeSet<_> = known.cloned().collect();
-        if let SpecSource::Compiled { head, .. } = self.wanted {
+        if let SpecSource::Compiled { head, .. } = &self.planner.wanted {
             others.extend(head.layout.stacks.iter().map(|other| other.id.clone()));
         }
         others.retain(|other| other != stack && stack.is_sibling_of(other.as_str()));
@@ -578,7 +570,7 @@ impl<'a> OwnershipLookup<'a> {
 
     /// Returns false only if it is certain that a stack does not have the object at the head.
     async fn may_want(&self, stack: &StackId, mine: &Recorded) -> bool {
-        let SpecSource::Compiled { compilers, head, .. } = self.wanted else {
+        let SpecSource::Compiled { compilers, head, .. } = &self.planner.wanted else {
             return true;
         };
         let Some(stack) = head.layout.stack(stack) else {
@@ -595,7 +587,7 @@ impl<'a> OwnershipLookup<'a> {
         stack: &StackId,
         mine: &Recorded,
     ) -> Result<Option<StackId>, UserError> {
-        let SpecSource::Compiled { head, .. } = self.wanted else {
+        let SpecSource::Compiled { head, .. } = &self.planner.wanted else {
             return Ok(None);
         };
         let has = |theirs: &Recorded| theirs.id == mine.id && theirs.cluster == mine.cluster;
@@ -609,10 +601,7 @@ impl<'a> OwnershipLookup<'a> {
     }
 
     async fn records(&self, stack: &StackId, is: impl Fn(&Recorded) -> bool) -> Result<bool, UserError> {
-        let Some(backend) = self.backend else {
-            return Ok(false);
-        };
-        let prior = backend.states.load(stack).await?;
+        let prior = self.planner.stored(stack).await?;
         Ok(prior.is_some_and(|prior| prior.state.resources.iter().any(is)))
     }
 }
@@ -643,6 +632,8 @@ fn nothing_released() -> ReleasedObjects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{RunBuilder, cluster_selection::Live, test_fixture::run};
+    use konverge_config::Config;
     use serde_json::json;
 
     #[test]
@@ -679,8 +670,11 @@ mod tests {
     }
     #[tokio::test]
     async fn an_owner_is_looked_up_once_for_all_that_it_had() {
-        let (claims, wanted) = (StackClaims::default(), SpecSource::File(Spec::default()));
-        let mut lookup = OwnershipLookup::new(&claims, &wanted, None, Box::new(|_| None), PlanPurpose::Apply);
+        let run = run(&[]);
+        let mut builder = RunBuilder::new(&run, Config::default());
+        builder.live = Live::Never;
+        let planner = builder.planner(SpecSource::File(Spec::default())).await.unwrap();
+        let mut lookup = OwnershipLookup::new(&planner, PlanPurpose::Apply);
         let owner: StackId = "shop/old".parse().unwrap();
         let item = Item {
             id: "v1:ConfigMap:shop:a".parse().unwrap(),

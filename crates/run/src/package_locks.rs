@@ -25,8 +25,7 @@ pub fn read(workspace: &OpenRevision, setup: &CompileSetup) -> Result<PackageLoc
     let packages = setup.packages.iter().map(|(_, folder)| folder);
     for folder in setup.module_root.iter().chain(packages) {
         let file = folder.child(LOCK_FILE);
-        let content = workspace.analysis.tree().read(&file);
-        let content = content?;
+        let content = workspace.analysis.tree().read(&file)?;
         let lock = PackageLock::parse(content.as_deref().unwrap_or_default());
         all.add_missing(lock.map_err(|why| broken(&file, why))?);
     }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::TargetPlan;
 use konverge_base::model::{
+    RepoPath, StackId,
     plan::{FieldChange, ResourcePlan, StackPlan},
     plan_document::{DesiredResource, StackDocument},
 };
@@ -56,6 +57,17 @@ impl PlannedDocument<'_> {
         });
         policy_sets::document(&plan, desired.collect())
     }
+}
+
+/// Creates the document for rules of a comparison of two Specs of a stack.
+pub fn of_specs(
+    stack: &StackId,
+    folder: &RepoPath,
+    specs: ComparedSpecs<'_>,
+    secrets: &Secrets,
+) -> StackDocument {
+    let plan = engine::plan_against_spec(stack, folder, specs, None, SpecMask::for_readers(secrets));
+    for_rules(engine::true_spec_plan(&plan, specs, None, secrets))
 }
 
 /// Creates a document with true values.

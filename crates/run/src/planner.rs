@@ -5,8 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use async_trait::async_trait;
-
 use crate::{
     RunContext, SecretReferences, StateBackend, Target,
     cluster_selection::{self, GivenCluster, Live},
@@ -19,7 +17,7 @@ use crate::{
     renamed_stacks::{self, Renamed},
     rescue_file::Rescue,
     spec_source::SpecSource,
-    stack_outputs::{self, FilledSpec, OutputSources, OutputUse, RecordedStates},
+    stack_outputs::{self, FilledSpec, OutputUse},
     stack_runtimes::StackRuntimes,
     stack_secrets::StackSecrets,
 };
@@ -27,7 +25,7 @@ use konverge_base::{
     error::{ErrorKind, UserError},
     interrupt::Interrupt,
     model::{
-        Digest, StackId,
+        ClusterName, Digest, StackId,
         hook::{HookPurpose, HookRules},
         plan::{Basis, StackPlan},
         spec::{RuntimeKind, Spec},
@@ -59,7 +57,7 @@ pub struct PlanStart<'a> {
 
 impl<'a> PlanStart<'a> {
     /// Creates a start without a serial and without values of secrets.
-    fn from_state(state: &'a StackState) -> Self {
+    pub(crate) fn from_state(state: &'a StackState) -> Self {
         Self {
             state,
             serial: None,
@@ -162,7 +160,7 @@ impl Planner {
     async fn compared(&self, target: &Target) -> Result<(Spec, Option<String>), UserError> {
         let failure = match self.spec_before(target).await {
             Ok(before) => return Ok((before, None)),
-            Err(error) if error.is_of_the_code() => error.error,
+            Err(error) if error.is_of_the_code => error.error,
             Err(error) => return Err(error.into()),
         };
         let place = failure.location.map(|place| format!(" ({place})"));
@@ -188,8 +186,7 @@ impl Planner {
         leaving: &BTreeSet<StackId>,
     ) -> Result<TargetPlan, PlanError> {
         let state = self.prior(target).await?;
-        let mut state =
-            state.unwrap_or_else(|| StackState::empty(target.id.clone(), target.stack_folder.clone()));
+        let mut state = state.unwrap_or_else(|| target.empty_state());
         self.take_up_rescue(&mut state)?;
         if let Err(refusal) = kusion_releases::open_turn(&self.run, &self.config, &state).await {
             let what = format!("an apply of {} would stop", target.id);
@@ -230,42 +227,33 @@ impl Planner {
         }))
     }
 
-    /// Returns the sources of the outputs that a Spec reads.
-    fn outputs(&self) -> OutputSources<'_> {
-        OutputSources {
-            config: &self.config,
-            secrets: self.secrets(),
-            specs: &self.wanted,
-            states: self,
+    /// Returns the state document of an identity; `None` also if the run has no states.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn stored(&self, stack: &StackId) -> Result<Option<Versioned>, UserError> {
+        match &self.backend {
+            Some(backend) => Ok(backend.states.load(stack).await?),
+            None => Ok(None),
         }
     }
 
-    /// Plans a target from a given state, for an apply.
+    /// Returns the state document of a stack, recorded under its identity or under the one that it continues.
     ///
     /// # Errors
-    /// See [`Planner::plan`].
-    pub async fn plan_from(
-        &self,
-        target: &Target,
-        wanted: Spec,
-        start: PlanStart<'_>,
-    ) -> Result<TargetPlan, PlanError> {
-        self.plan_for(PlanPurpose::Apply, target, wanted, start).await
-    }
-
-    /// Compares a target with the live infrastructure from a given state, with the identity of previews. This plan is
-    /// never applied.
-    ///
-    /// # Errors
-    /// See [`Planner::plan`]; also if the login of the stack has no identity for previews.
-    pub async fn compare_with(
-        &self,
-        target: &Target,
-        wanted: Spec,
-        state: &StackState,
-    ) -> Result<TargetPlan, PlanError> {
-        let start = PlanStart::from_state(state);
-        self.plan_for(PlanPurpose::Drift, target, wanted, start).await
+    /// Errors of the store.
+    pub(crate) async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError> {
+        let Some(backend) = &self.backend else {
+            return Ok(None);
+        };
+        let own = backend.states.load(stack).await?;
+        if own.as_ref().is_some_and(|own| !own.state.is_blank()) {
+            return Ok(own);
+        }
+        let Some(earlier) = self.earlier_identity(stack).await? else {
+            return Ok(own);
+        };
+        Ok(backend.states.load(&earlier).await?.or(own))
     }
 
     /// Returns the rules for a target. Its folder decides about its login and its environment.
@@ -358,21 +346,19 @@ impl Planner {
         Ok(self.runtimes.with_clusters(login, &self.rules(target)).await)
     }
 
-    async fn plan_for(
+    /// Plans a target from a given state. A plan for a drift check has the identity of previews, and is never applied.
+    ///
+    /// # Errors
+    /// See [`Planner::plan`]; for a drift check also if the login of the stack has no identity for previews.
+    pub(crate) async fn plan_for(
         &self,
         purpose: PlanPurpose<'_>,
         target: &Target,
         wanted: Spec,
         start: PlanStart<'_>,
     ) -> Result<TargetPlan, PlanError> {
-        let cluster_of = |stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
         let names = NameLookup {
-            run: &self.run,
-            wanted: &self.wanted,
-            backend: self.backend.as_ref(),
-            claims: &self.claims,
-            cluster: target.rules().and_then(|stack| cluster_of(stack).ok().flatten()),
-            rolls_back: self.rolls_back,
+            planner: self,
             target,
         };
         let known_as = names.find(&wanted, start.state).await?;
@@ -411,8 +397,7 @@ impl Planner {
             None => StackSecrets::new(Arc::clone(&self.references), target),
         };
         check_folder(target, state)?;
-        let (backend, specs) = (self.backend.as_ref(), &self.wanted);
-        stack_outputs::check_removal(backend, specs, &self.claims, target, purpose).await?;
+        stack_outputs::check_removal(self, target, purpose).await?;
         // Checked before the login, so that a Spec cannot choose the identity or the address of the login.
         let login = self.login(target, purpose.login_use())?;
         let (rules, secrets) = (self.rules(target), self.secrets().clone());
@@ -461,7 +446,7 @@ impl Planner {
                 spec: wanted,
                 notes: reads,
                 ..
-            } = stack_outputs::fill(self.outputs(), target, wanted, OutputUse::Names, &[]).await?;
+            } = stack_outputs::fill(self, target, wanted, OutputUse::Names, &[]).await?;
             engine::leave_out_hooks(&mut before, &hooks);
             let before = self.references.name_stores(before);
             let wanted = stack_secrets.admit(wanted)?;
@@ -510,7 +495,7 @@ impl Planner {
             filled,
             notes: reads,
         } = stack_outputs::fill(
-            self.outputs(),
+            self,
             target,
             wanted,
             OutputUse::for_plan(purpose, target, self.rolls_back),
@@ -541,7 +526,7 @@ impl Planner {
         .await
         .map_err(|error| self.located(error, target))?;
         // The engine knows only one stack. Its questions about objects of other stacks are answered by `ownership`.
-        let mut ownership = self.ownership(purpose);
+        let mut ownership = OwnershipLookup::new(self, purpose);
         loop {
             step = match step {
                 PlanStep::Done(mut plan) => {
@@ -550,7 +535,7 @@ impl Planner {
                     plan.public.notes.extend(reads);
                     plan.public.read = read;
                     plan.public.filled = filled;
-                    plan.public.waits_for = ownership.into_awaited();
+                    plan.public.waits_for = ownership.awaited;
                     return Ok(TargetPlan::Live(plan));
                 }
                 PlanStep::Asks(asking) => {
@@ -588,18 +573,12 @@ impl Planner {
         }
     }
 
-    /// Creates the lookup of other stacks' claims for one plan.
-    fn ownership<'a>(&'a self, purpose: PlanPurpose<'a>) -> OwnershipLookup<'a> {
-        OwnershipLookup::new(
-            &self.claims,
-            &self.wanted,
-            self.backend.as_ref(),
-            Box::new(|stack| {
-                let cluster = cluster_selection::cluster_of(&self.config, stack, &self.given, self.live);
-                cluster.ok().flatten()
-            }),
-            purpose,
-        )
+    /// Returns the cluster of a stack; `None` if no cluster is queried for it.
+    ///
+    /// # Errors
+    /// The configuration and the command line do not determine the cluster.
+    pub(crate) fn cluster_of(&self, stack: &Stack) -> Result<Option<ClusterName>, UserError> {
+        cluster_selection::cluster_of(&self.config, stack, &self.given, self.live)
     }
 
     /// Returns each stack of the head that is recorded under another identity, with that identity.
@@ -610,10 +589,8 @@ impl Planner {
         &self,
         known: &Proven<IndexedStates>,
     ) -> Result<BTreeMap<StackId, StackId>, UserError> {
-        match (&self.wanted, &self.backend) {
-            (SpecSource::Compiled { head, .. }, Some(backend)) => {
-                renamed_stacks::renamed_stacks(backend, &head.layout, known).await
-            }
+        match (self.wanted.head(), &self.backend) {
+            (Some(head), Some(backend)) => renamed_stacks::renamed_stacks(backend, &head.layout, known).await,
             _ => Ok(BTreeMap::new()),
         }
     }
@@ -623,10 +600,8 @@ impl Planner {
     /// # Errors
     /// Errors of the store.
     pub async fn earlier_identity(&self, stack: &StackId) -> Result<Option<StackId>, UserError> {
-        match (&self.wanted, &self.backend) {
-            (SpecSource::Compiled { head, .. }, Some(backend)) => {
-                self.renamed.earlier(backend, &head.layout, stack).await
-            }
+        match (self.wanted.head(), &self.backend) {
+            (Some(head), Some(backend)) => self.renamed.earlier(backend, &head.layout, stack).await,
             _ => Ok(None),
         }
     }
@@ -634,8 +609,7 @@ impl Planner {
     /// Returns the basis of the comparison that follows from the Spec.
     pub fn basis(&self, target: &Target, wanted: &Spec) -> Basis {
         let stack = target.rules().filter(|_| has_objects(wanted));
-        let cluster =
-            stack.map(|stack| cluster_selection::cluster_of(&self.config, stack, &self.given, self.live));
+        let cluster = stack.map(|stack| self.cluster_of(stack));
         let login = self.login(target, LoginUse::Preview);
         match (self.live, cluster) {
             _ if matches!(login, Ok(StackLoginChoice::NoPreview(_))) => Basis::Spec,
@@ -672,18 +646,12 @@ impl Planner {
 
     /// Returns the number of stacks at the head, selected or not; 0 for a Spec from a file.
     pub fn stacks_in_repository(&self) -> usize {
-        match &self.wanted {
-            SpecSource::Compiled { head, .. } => head.layout.stacks.len(),
-            SpecSource::File(_) => 0,
-        }
+        self.wanted.head().map_or(0, |head| head.layout.stacks.len())
     }
 
     /// Returns the version of the KCL core that compiles the Specs; `None` for a Spec from a file.
     pub fn core(&self) -> Option<&str> {
-        match &self.wanted {
-            SpecSource::Compiled { head, .. } => Some(head.analysis.core()),
-            SpecSource::File(_) => None,
-        }
+        Some(self.wanted.head()?.analysis.core())
     }
 }
 
@@ -716,22 +684,5 @@ async fn compile_stack(compiler: Compiler<'_>, stack: Option<&Stack>) -> Result<
     match stack {
         Some(stack) => compiler.spec(stack).await,
         None => Ok(Spec::default()),
-    }
-}
-
-#[async_trait]
-impl RecordedStates for Planner {
-    async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError> {
-        let Some(backend) = &self.backend else {
-            return Ok(None);
-        };
-        let own = backend.states.load(stack).await?;
-        if own.as_ref().is_some_and(|own| !own.state.is_blank()) {
-            return Ok(own);
-        }
-        let Some(earlier) = self.earlier_identity(stack).await? else {
-            return Ok(own);
-        };
-        Ok(backend.states.load(&earlier).await?.or(own))
     }
 }

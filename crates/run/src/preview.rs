@@ -21,10 +21,7 @@ use konverge_base::{
     spans,
 };
 use konverge_config::{BrokenBase, Config, WorkflowTime};
-use konverge_secrets::{
-    Secrets,
-    redact::{self, UnreviewableValue},
-};
+use konverge_secrets::redact::{self, UnreviewableValue};
 
 /// Returns true if the whole preview fails because of this stack.
 pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {
@@ -75,16 +72,6 @@ impl Preview {
         for stack in &mut self.plan.stacks {
             stack.fails_as_before = false;
         }
-    }
-
-    /// Sets an error on each stack that would create or adopt an object which the preview of another job has, too.
-    pub fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
-        object_conflicts::refuse_conflicts_with_other_jobs(
-            &mut self.plan,
-            &self.declared,
-            elsewhere,
-            secrets,
-        );
     }
 }
 

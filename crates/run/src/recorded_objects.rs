@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Planner, Target, cluster_selection};
+use crate::{Planner, Target};
 use konverge_base::{
     error::UserError,
     model::{spec::RuntimeKind, state::StackState},
@@ -26,9 +26,7 @@ pub async fn observe_recorded(
         return Ok(Vec::new());
     }
     let cluster = match target.rules() {
-        Some(stack) if kind == RuntimeKind::Kubernetes => {
-            cluster_selection::cluster_of(&planning.config, stack, &planning.given, planning.live)?
-        }
+        Some(stack) if kind == RuntimeKind::Kubernetes => planning.cluster_of(stack)?,
         _ => None,
     };
     let items: Vec<_> = recorded

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     thread::JoinHandle,
 };
 
@@ -16,6 +16,7 @@ use konverge_base::{
         stack::Stack,
         text::with_rest,
     },
+    sync::lock,
 };
 use konverge_config::Config;
 use konverge_repo::{
@@ -112,7 +113,7 @@ impl AnalysisCache {
         let Some(fresh) = Snapshot::take(&workspace.analysis, workspace.config.layout_rules()) else {
             return;
         };
-        if self.saved().replace(fresh.listing().tree) != Some(fresh.listing().tree) {
+        if lock(&self.saved).replace(fresh.listing().tree) != Some(fresh.listing().tree) {
             self.write(move || fresh.save(&snapshot));
         }
     }
@@ -124,7 +125,7 @@ impl AnalysisCache {
         let Ok(commit) = repository.resolve("HEAD") else {
             return;
         };
-        let is_saved = repository.tree(&commit).ok() == *self.saved();
+        let is_saved = repository.tree(&commit).ok() == *lock(&self.saved);
         let can_write = |(_, snapshot): &(PathBuf, PathBuf)| caches::is_writable(snapshot);
         if is_saved || self.has_opened_commit() || !self.files.as_ref().is_some_and(can_write) {
             return;
@@ -137,11 +138,7 @@ impl AnalysisCache {
 
     fn has_opened_commit(&self) -> bool {
         let of_this_run = |known: &CachedRevision| !known.is_earlier && known.listing().is_some();
-        self.revisions().iter().any(of_this_run)
-    }
-
-    fn saved(&self) -> MutexGuard<'_, Option<TreeId>> {
-        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.revisions).iter().any(of_this_run)
     }
 
     /// Saves the scan results of single files, in the same way as [`AnalysisCache::save`].
@@ -150,11 +147,9 @@ impl AnalysisCache {
             return;
         };
         if self.index.has_grown() {
-            let revisions: Vec<_> = self
-                .revisions()
-                .iter()
-                .filter_map(CachedRevision::listing)
-                .collect();
+            let known = lock(&self.revisions);
+            let revisions: Vec<_> = known.iter().filter_map(CachedRevision::listing).collect();
+            drop(known);
             let index = Arc::clone(&self.index);
             self.write(move || {
                 index.drop_unused(&revisions);
@@ -171,16 +166,12 @@ impl AnalysisCache {
     }
 
     fn wait(&self) {
-        let writers = std::mem::take(&mut *self.writers());
+        let writers = std::mem::take(&mut *lock(&self.writers));
         for writer in writers {
             if writer.join().is_err() {
                 tracing::debug!("the import index could not be saved");
             }
         }
-    }
-
-    fn writers(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, write: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
@@ -189,12 +180,12 @@ impl AnalysisCache {
                 tracing::debug!(%error, "the import index could not be saved");
             }
         });
-        self.writers().push(writer);
+        lock(&self.writers).push(writer);
     }
 
     /// Returns the cached revision to derive from: the one with the same tree, or else the one that was opened last.
     fn nearest(&self, tree: Option<TreeId>) -> Option<CachedRevision> {
-        let revisions = self.revisions();
+        let revisions = lock(&self.revisions);
         let same =
             |known: &&CachedRevision| tree.is_some() && known.listing().map(|listing| listing.tree) == tree;
         revisions.iter().find(same).or(revisions.last()).cloned()
@@ -202,7 +193,7 @@ impl AnalysisCache {
 
     fn remember(&self, rules: LayoutRules, analysis: &Arc<Analysis>) {
         let analysis = Arc::clone(analysis);
-        self.revisions().push(CachedRevision {
+        lock(&self.revisions).push(CachedRevision {
             is_earlier: false,
             rules,
             analysis,
@@ -211,14 +202,10 @@ impl AnalysisCache {
 
     /// Drops all revisions but the last one, because a long run (an editor, `watch`) opens many.
     pub fn forget_earlier(&self) {
-        let mut revisions = self.revisions();
+        let mut revisions = lock(&self.revisions);
         let last = revisions.pop();
         revisions.clear();
         revisions.extend(last);
-    }
-
-    fn revisions(&self) -> MutexGuard<'_, Vec<CachedRevision>> {
-        self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -245,10 +232,7 @@ impl OpenRevision {
     /// # Errors
     /// The revision cannot be read, or its `konverge.yaml` is invalid.
     pub fn open(run: &RunContext, repository: &Repository, at: &RevisionSpec) -> Result<Self, UserError> {
-        let known = AnalysisCache::open(run, repository);
-        let workspace = Self::open_knowing(&known, repository, at, None)?;
-        known.save(&workspace);
-        Ok(workspace)
+        Self::open_alone(run, repository, at, |source| Ok(Config::load(source)?))
     }
 
     /// Opens a revision with the configuration of another one: that of the default branch, or that of the head for its
@@ -262,10 +246,7 @@ impl OpenRevision {
         at: &RevisionSpec,
         config: &Config,
     ) -> Result<Self, UserError> {
-        let known = AnalysisCache::open(run, repository);
-        let workspace = Self::open_knowing(&known, repository, at, Some(config))?;
-        known.save(&workspace);
-        Ok(workspace)
+        Self::open_alone(run, repository, at, |_| Ok(config.clone()))
     }
 
     /// Opens a revision with the permissions of another configuration, that of the default branch. Its stacks, their
@@ -279,10 +260,19 @@ impl OpenRevision {
         at: &RevisionSpec,
         protected: &Config,
     ) -> Result<Self, UserError> {
-        let known = AnalysisCache::open(run, repository);
-        let workspace = Self::open_choosing(&known, repository, at, |source| {
+        Self::open_alone(run, repository, at, |source| {
             Ok(with_own_spec_keys(protected, source))
-        })?;
+        })
+    }
+
+    fn open_alone(
+        run: &RunContext,
+        repository: &Repository,
+        at: &RevisionSpec,
+        choose: impl FnOnce(&dyn Source) -> Result<Config, UserError>,
+    ) -> Result<Self, UserError> {
+        let known = AnalysisCache::open(run, repository);
+        let workspace = Self::open_choosing(&known, repository, at, choose)?;
         known.save(&workspace);
         Ok(workspace)
     }
@@ -454,6 +444,12 @@ impl OpenRevision {
         }
     }
 
+    /// Returns true if the root of the repository has this file.
+    pub fn has_root_file(&self, name: &str) -> bool {
+        let file = RepoPath::root().child(name);
+        self.source.files().contains_key(&file)
+    }
+
     /// Returns the commit; `None` for the working tree.
     pub fn commit(&self) -> Option<&CommitId> {
         self.source.commit()
@@ -548,20 +544,26 @@ impl OpenRevision {
 
 /// Returns the error for names that several stacks have, so that the names cannot be an identity.
 fn not_unique(names: &str, stacks: &[&Stack]) -> UserError {
-    const SHOWN: usize = 3;
-    let shown = with_rest(stacks.iter().map(|stack| format!("`{}`", stack.id)), SHOWN);
+    let shown = first_stacks(stacks, |stack| stack.id.as_str());
     let (project, _) = names.rsplit_once('/').unwrap_or_default();
     UserError::new(
         ErrorKind::Layout,
         format!(
             "{} stacks have the names `{names}`, so the names identify none of them: {}",
             stacks.len(),
-            shown.join(", "),
+            shown,
         ),
     )
     .hint(format!(
         "name one stack by its folder, or all of them by their project: `{project}`"
     ))
+}
+
+/// Returns the names of the first stacks, and the number of the others.
+pub(crate) fn first_stacks(stacks: &[&Stack], name: impl Fn(&Stack) -> &str) -> String {
+    const SHOWN: usize = 3;
+    let quoted = stacks.iter().map(|stack| format!("`{}`", name(stack)));
+    with_rest(quoted, SHOWN).join(", ")
 }
 
 /// Returns the contents of all files that can be part of a stack.

@@ -7,7 +7,7 @@ use crate::{
     Planner, RunContext, StateBackend,
     cluster_selection::{GivenCluster, Live},
     compiler::Compilers,
-    infrastructure::{self, Infrastructure, InfrastructureSettings, cluster_secrets},
+    infrastructure::{self, Infrastructure},
     logins::Logins,
     other_stack_claims::StackClaims,
     renamed_stacks::Renamed,
@@ -20,14 +20,22 @@ use konverge_config::Config;
 
 /// A run whose inputs are being set.
 pub struct RunBuilder<'a> {
-    run: &'a RunContext,
-    config: Config,
-    live: Live,
-    given: GivenCluster,
-    rule_files: Option<Arc<dyn Source>>,
-    backend: Option<StateBackend>,
-    waits: bool,
-    claims: StackClaims,
+    /// The context of the run.
+    pub run: &'a RunContext,
+    /// The effective configuration.
+    pub config: Config,
+    /// The setting that decides if the live infrastructure is queried.
+    pub live: Live,
+    /// The clusters that are not in the configuration.
+    pub given: GivenCluster,
+    /// The revision from which files that the configuration names are read, such as readiness rules.
+    pub rule_files: Option<Arc<dyn Source>>,
+    /// The states. Their key encrypts the secrets in the Terraform state.
+    pub backend: Option<StateBackend>,
+    /// True if an apply waits until its objects are ready.
+    pub waits: bool,
+    /// The claims of the other stacks.
+    pub claims: StackClaims,
 }
 
 impl<'a> RunBuilder<'a> {
@@ -45,67 +53,17 @@ impl<'a> RunBuilder<'a> {
         }
     }
 
-    /// Sets whether the live infrastructure is queried.
-    #[must_use]
-    pub fn live(self, live: Live) -> Self {
-        Self { live, ..self }
-    }
-
-    /// Sets the clusters that are not in the configuration.
-    #[must_use]
-    pub fn given_cluster(self, given: GivenCluster) -> Self {
-        Self { given, ..self }
-    }
-
-    /// Sets the revision from which files that the configuration names are read, such as readiness rules.
-    #[must_use]
-    pub fn rule_files(self, files: Arc<dyn Source>) -> Self {
-        Self {
-            rule_files: Some(files),
-            ..self
-        }
-    }
-
-    /// Sets the states.
-    #[must_use]
-    pub fn states(self, backend: StateBackend) -> Self {
-        Self {
-            backend: Some(backend),
-            ..self
-        }
-    }
-
-    /// Makes an apply end without waiting for readiness.
-    #[must_use]
-    pub fn without_wait(self) -> Self {
-        Self { waits: false, ..self }
-    }
-
-    /// Sets the claims of the other stacks.
-    #[must_use]
-    pub fn claims(self, claims: StackClaims) -> Self {
-        Self { claims, ..self }
-    }
-
     /// Returns compilers with the limits of this configuration.
     pub fn compilers(&self) -> Compilers {
         Compilers::new(self.run, &self.config)
     }
 
-    /// Opens the infrastructure alone, whatever [`RunBuilder::live`] says.
+    /// Opens the infrastructure alone, whatever `live` says.
     ///
     /// # Errors
     /// A setting is invalid.
     pub async fn connect(&self) -> Result<Infrastructure, UserError> {
-        infrastructure::connect(&InfrastructureSettings {
-            run: self.run,
-            config: &self.config,
-            rule_files: self.rule_files.as_deref(),
-            given: &self.given,
-            backend: self.backend.as_ref(),
-            waits: self.waits,
-        })
-        .await
+        infrastructure::connect(self).await
     }
 
     /// Opens the planner for a source of Specs. With [`Live::Never`], no cluster or provider is connected to.
@@ -133,14 +91,8 @@ impl<'a> RunBuilder<'a> {
             SpecSource::File(_) => rule_files,
         };
         let secrets = backend.as_ref().map_or(&run.secrets, |backend| &backend.secrets);
-        let clusters = infrastructure.as_ref().map(|parts| parts.kubernetes.clone());
-        let references = SecretReferences::new(
-            run,
-            &config.secrets,
-            secrets.clone(),
-            files,
-            cluster_secrets(clusters),
-        );
+        let clusters = infrastructure.as_ref().map(|parts| &parts.kubernetes);
+        let references = SecretReferences::new(run, &config.secrets, secrets.clone(), files, clusters);
         let runtimes = infrastructure.map(StackRuntimes::new);
         Ok(Planner {
             logins: Logins::new(run, &config, secrets.clone()),

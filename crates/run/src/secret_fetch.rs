@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
 };
 
 use tokio::sync::OnceCell;
@@ -13,12 +13,14 @@ use tokio::sync::OnceCell;
 use crate::{RunContext, secret_stores, sops_copies::SopsCopies};
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
-    model::{ClusterName, file_source::Source, spec::Spec},
+    model::{file_source::Source, spec::Spec},
+    sync::lock,
 };
 use konverge_cloud::secret_stores::{
-    ClusterSecrets, FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
+    FetchedSecret, SecretProblem, SecretQuery, SecretRights, SecretStore, SecretStoreError,
 };
 use konverge_config::SecretsConfig;
+use konverge_kubernetes::Kubernetes;
 use konverge_policy as policy;
 use konverge_secrets::{SecretReference, SecretValue, Secrets, StoreName};
 
@@ -50,24 +52,20 @@ pub struct SecretReferences {
     versions: Mutex<HashMap<(SecretEntry, bool), VersionCell>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no panic while the lock is held")
-}
-
 impl SecretReferences {
     /// Opens the stores of the configuration; no request is sent yet. `files` are the files of the planned revision.
-    /// `cluster` returns the reader for the Secrets of a cluster.
+    /// Without clusters, no Secret of a cluster is read.
     pub fn new(
         run: &RunContext,
         config: &SecretsConfig,
         secrets: Secrets,
         files: Option<Arc<dyn Source>>,
-        cluster: impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets>,
+        clusters: Option<&Kubernetes>,
     ) -> Self {
         Self {
             config: config.clone(),
             copies: SopsCopies::new(files.clone()),
-            stores: secret_stores::open(run, config, &secrets, files, cluster),
+            stores: secret_stores::open(run, config, &secrets, files, clusters),
             secrets,
             notes: Arc::clone(&run.notes),
             values: Mutex::default(),

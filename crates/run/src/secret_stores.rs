@@ -4,34 +4,35 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use crate::RunContext;
+use crate::{RunContext, infrastructure::ClusterReader};
 use konverge_base::{
     error::chain,
-    model::{ClusterName, RepoPath, file_source::Source},
+    model::{RepoPath, file_source::Source},
     variables,
 };
 use konverge_cloud::{
     AlibabaLogin, AwsLogin, AzureLogin, CloudEnvironment, GoogleLogin, JobIdentity,
     secret_stores::{
         AlibabaKmsKey, AlibabaSecretsStore, AlibabaSettings, AwsKmsKey, AwsParametersStore, AwsSecretsStore,
-        AwsSettings, AzureKey, AzureKeyPlace, AzureSecretsStore, ClusterSecrets, EnvStore, GoogleKmsKey,
-        GoogleSecretsStore, KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore,
-        TransitKeyPlace, VaultLogin, VaultServer, VaultStore, VaultTransitKey,
+        AwsSettings, AzureKey, AzureKeyPlace, AzureSecretsStore, EnvStore, GoogleKmsKey, GoogleSecretsStore,
+        KubernetesStore, KvVersion, RevisionFiles, SecretStore, SopsKey, SopsStore, TransitKeyPlace,
+        VaultLogin, VaultServer, VaultStore, VaultTransitKey,
     },
 };
 use konverge_config::{
     SecretAuthConfig, SecretAuthMethod, SecretStoreConfig, SecretStoreKind, SecretsConfig, StateRecipient,
 };
+use konverge_kubernetes::Kubernetes;
 use konverge_secrets::Secrets;
 
-/// Opens the stores by name. `secrets` gets the tokens of logins for masking; `cluster` returns the reader for the
-/// Secrets of a cluster.
+/// Opens the stores by name. `secrets` gets the tokens of logins for masking. Without clusters, no Secret of a cluster
+/// is read.
 pub fn open(
     run: &RunContext,
     config: &SecretsConfig,
     secrets: &Secrets,
     files: Option<Arc<dyn Source>>,
-    cluster: impl Fn(Option<&ClusterName>) -> Arc<dyn ClusterSecrets>,
+    clusters: Option<&Kubernetes>,
 ) -> BTreeMap<String, Arc<dyn SecretStore>> {
     let stores = config.stores.iter().map(|(name, store)| {
         let opened: Arc<dyn SecretStore> = match store.kind {
@@ -81,10 +82,10 @@ pub fn open(
                 run.var(variables::SOPS_AGE_KEY),
                 sops_keys(run, config, store, secrets),
             )),
-            SecretStoreKind::Kubernetes => {
-                let reader = cluster(store.cluster.as_ref());
-                Arc::new(KubernetesStore::new(reader))
-            }
+            SecretStoreKind::Kubernetes => Arc::new(KubernetesStore::new(Arc::new(ClusterReader {
+                kubernetes: clusters.cloned(),
+                cluster: store.cluster.clone(),
+            }))),
         };
         (name.clone(), opened)
     });
@@ -175,7 +176,7 @@ pub fn alibaba_kms_key(run: &RunContext, arn: String, region: String, secrets: S
 
 /// Returns the address of a Vault server, and the login there with the credentials of the job.
 pub fn vault_server(run: &RunContext, store: &SecretStoreConfig) -> VaultServer {
-    let variable = |name: &str| secret_variable(run, name);
+    let variable = |name: &str| run.var(name).map(|value| Zeroizing::new(value.to_owned()));
     let mount =
         |auth: &SecretAuthConfig, default: &str| auth.mount.clone().unwrap_or_else(|| default.to_owned());
     let login = match &store.auth {
@@ -223,8 +224,4 @@ fn aws_settings(run: &RunContext, store: &SecretStoreConfig, endpoint: &str) -> 
         login,
         preview_login,
     }
-}
-
-fn secret_variable(run: &RunContext, name: &str) -> Option<Zeroizing<String>> {
-    run.var(name).map(|value| Zeroizing::new(value.to_owned()))
 }

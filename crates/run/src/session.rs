@@ -19,11 +19,8 @@ use crate::{
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
-        CommitId, RepoPath, Shard, StackFolder, StackId,
-        affected::Affected,
-        setting_change::SettingChange,
-        spec::Spec,
-        stack::{CompileSetup, NamedBy, Stack},
+        CommitId, RepoPath, Shard, StackFolder, StackId, affected::Affected, setting_change::SettingChange,
+        spec::Spec, stack::Stack,
     },
 };
 use konverge_config::Config;
@@ -68,17 +65,13 @@ impl OpenRequest {
         config: Config,
         backend: Option<StateBackend>,
     ) -> RunBuilder<'a> {
-        let builder = RunBuilder::new(run, config)
-            .live(self.live)
-            .claims(StackClaims::without(self.without.iter().cloned()));
-        let builder = match backend {
-            Some(backend) => builder.states(backend),
-            None => builder,
-        };
-        if self.no_wait {
-            builder.without_wait()
-        } else {
-            builder
+        RunBuilder {
+            live: self.live,
+            given: self.given.clone(),
+            backend,
+            waits: !self.no_wait,
+            claims: StackClaims::without(self.without.iter().cloned()),
+            ..RunBuilder::new(run, config)
         }
     }
 
@@ -129,7 +122,7 @@ impl Session {
     /// # Errors
     /// The repository cannot be read.
     pub fn commit(&self) -> Result<Option<CommitId>, UserError> {
-        let SpecSource::Compiled { head, .. } = &self.planning.wanted else {
+        let Some(head) = self.planning.wanted.head() else {
             return Ok(None);
         };
         if let Some(commit) = head.commit() {
@@ -183,8 +176,7 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
         let repository = NamedStacks {
             run,
             root: repository.root(),
-            head,
-            base: revisions.base.as_ref(),
+            revisions: &revisions,
             backend: backend.as_ref(),
             recorded: request.recorded || request.pending,
         };
@@ -208,10 +200,11 @@ pub async fn open(run: &RunContext, request: &OpenRequest, key: KeyUse) -> Resul
     let given = request.given.clone();
     let given = given.with_stack_clusters(head.layout.stacks.iter().chain(removed));
     let sets = policy_set_loader::load(&config, head.source.as_ref());
-    let builder = request
-        .builder(run, config, backend)
-        .given_cluster(given)
-        .rule_files(Arc::clone(&head.source));
+    let builder = RunBuilder {
+        given,
+        rule_files: Some(Arc::clone(&head.source)),
+        ..request.builder(run, config, backend)
+    };
     let (source, _known) = revisions.into_source(builder.compilers());
     let planning = builder.planner(source).await?;
     Ok(Session {
@@ -283,24 +276,17 @@ pub async fn open_named(run: &RunContext, request: &OpenRequest, key: KeyUse) ->
         Selection::Named(selectors) if !has_module => selectors,
         _ => return open(run, request, key).await,
     };
-    let (planning, sets) = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
+    let mut session = without_code(run, repository.as_ref(), request, key, Spec::default()).await?;
     let mut targets = BTreeMap::new();
-    if let Some(backend) = &planning.backend {
+    if let Some(backend) = &session.planning.backend {
         let known = backend.states.known().await?;
         for selector in selectors {
             let found = stack_lookup::recorded(backend, known, selector).await?;
             targets.extend(found.into_iter().map(|target| (target.id.clone(), target)));
         }
     }
-    Ok(Session {
-        planning,
-        targets: targets.into_values().collect(),
-        affected: nothing_compared(),
-        sets,
-        settings: Vec::new(),
-        introduces: false,
-        newer: None,
-    })
+    session.targets = targets.into_values().collect();
+    Ok(session)
 }
 
 /// Opens a session on a Spec from a file, as its only target. Needs neither a repository nor KCL.
@@ -328,43 +314,22 @@ pub async fn open_file(
             .hint("name the state's identity: `--stack <project>/<stack>`")
     })?;
     let repository = Repository::discover(&run.dir).ok();
-    let (planning, sets) = without_code(run, repository.as_ref(), request, key, spec).await?;
-    let folder = RepoPath::root();
-    let stack = Stack {
-        id: id.clone(),
-        names: id.clone(),
-        earlier_names: None,
-        named_by: NamedBy::Names,
-        folder: folder.clone(),
-        manifest: folder.child("stack.yaml"),
-        project_folder: folder,
-        compile: Ok(CompileSetup::default()),
-        cluster: None,
-        kubeconfig: None,
-        reads: std::collections::BTreeMap::new(),
-    };
-    Ok(Session {
-        planning,
-        targets: vec![Target {
-            stack_folder: StackFolder::none(),
-            ..Target::new(&stack, None)
-        }],
-        affected: nothing_compared(),
-        sets,
-        settings: Vec::new(),
-        introduces: false,
-        newer: None,
-    })
+    let mut session = without_code(run, repository.as_ref(), request, key, spec).await?;
+    session.targets = vec![Target {
+        stack_folder: StackFolder::none(),
+        ..Target::new(&Stack::new(id, RepoPath::root()), None)
+    }];
+    Ok(session)
 }
 
-/// Opens the planner and the policy sets for Specs that need no compilation.
+/// Opens a session without targets, for Specs that need no compilation.
 async fn without_code(
     run: &RunContext,
     repository: Option<&Repository>,
     request: &OpenRequest,
     key: KeyUse,
     spec: Spec,
-) -> Result<(Planner, PolicySets), UserError> {
+) -> Result<Session, UserError> {
     let files = repository.map(Repository::worktree).transpose()?;
     let config = match &files {
         Some(files) => Config::load(files.as_ref())?,
@@ -376,23 +341,17 @@ async fn without_code(
     };
     let at = RevisionSpec::Worktree;
     let backend = request.backend(run, &config, repository, &at, key).await?;
-    let mut builder = request
-        .builder(run, config, backend)
-        .given_cluster(request.given.clone());
-    if let Some(files) = files {
-        builder = builder.rule_files(files);
-    }
-    let planning = builder.planner(SpecSource::File(spec)).await?;
-    Ok((planning, sets))
-}
-
-fn nothing_compared() -> Affected {
-    Affected {
-        version: 1,
-        base: None,
-        head: None,
-        stacks: Vec::new(),
-    }
+    let mut builder = request.builder(run, config, backend);
+    builder.rule_files = files;
+    Ok(Session {
+        planning: builder.planner(SpecSource::File(spec)).await?,
+        targets: Vec::new(),
+        affected: Affected::nothing(None),
+        sets,
+        settings: Vec::new(),
+        introduces: false,
+        newer: None,
+    })
 }
 
 /// Returns the commit to compare with. `None` if none was given and the repository has no history; then every stack

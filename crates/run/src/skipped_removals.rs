@@ -1,6 +1,6 @@
 //! Removed stacks that an apply skips: a part of the repository cannot be read, so these stacks may still exist there.
 
-use crate::{Planner, SpecSource, Target, apply};
+use crate::{Planner, Target, apply};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -32,10 +32,7 @@ impl SkippedRemovals {
     /// Removes the deleted stacks from a planned apply, as [`SkippedRemovals::split_off`] does. If nothing is compiled,
     /// no stack counts as deleted.
     pub fn split_off_planned(planning: &Planner, targets: &mut Vec<Target>) -> Option<Self> {
-        match &planning.wanted {
-            SpecSource::Compiled { head, .. } => Self::split_off(&head.layout, targets),
-            SpecSource::File(_) => None,
-        }
+        Self::split_off(&planning.wanted.head()?.layout, targets)
     }
 
     /// Finds the deleted stacks in a preview, as [`SkippedRemovals::split_off`] does. The preview still plans these

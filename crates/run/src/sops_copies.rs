@@ -27,14 +27,9 @@ const WORD: &[u8] = b"sops";
 #[derive(Default)]
 pub(crate) struct SopsCopies {
     source: Option<Arc<dyn Source>>,
-    encrypted: OnceLock<Result<Vec<EncryptedFile>, SourceError>>,
+    encrypted: OnceLock<Result<Vec<(FileVersion, Arc<SopsText>)>, SourceError>>,
     /// The other files that share a data key or a value with a file, by the path of that file.
     copies: Mutex<BTreeMap<RepoPath, Vec<Found>>>,
-}
-
-struct EncryptedFile {
-    version: FileVersion,
-    text: Arc<SopsText>,
 }
 
 /// A file of the revision, or, with a commit, an earlier version that was changed or deleted since.
@@ -136,13 +131,13 @@ impl SopsCopies {
         };
         let encrypted = self.encrypted.get_or_init(|| read_all(source.as_ref()));
         let others = encrypted.as_ref().map_err(Clone::clone)?.iter();
-        let others = others.filter(|other| other.version.path != *path);
-        let copies = others.filter_map(|other| Some((other.version.clone(), mark.in_common(&other.text)?)));
+        let others = others.filter(|(version, _)| version.path != *path);
+        let copies = others.filter_map(|(version, text)| Some((version.clone(), mark.in_common(text)?)));
         Ok(copies.collect())
     }
 }
 
-fn read_all(source: &dyn Source) -> Result<Vec<EncryptedFile>, SourceError> {
+fn read_all(source: &dyn Source) -> Result<Vec<(FileVersion, Arc<SopsText>)>, SourceError> {
     let now = source.files().iter();
     let now = now.filter(|(_, entry)| entry.kind == FileKind::File);
     let now = now.map(|(path, entry)| (path.clone(), None, entry.blob));
@@ -164,10 +159,7 @@ fn read_all(source: &dyn Source) -> Result<Vec<EncryptedFile>, SourceError> {
             }
         };
         if let Some(text) = text {
-            encrypted.push(EncryptedFile {
-                version: FileVersion { path, commit },
-                text: Arc::clone(text),
-            });
+            encrypted.push((FileVersion { path, commit }, Arc::clone(text)));
         }
     }
     Ok(encrypted)

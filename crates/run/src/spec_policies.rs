@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{OpenRevision, plan_documents, policy_set_loader, rule_evaluator::RuleEvaluator};
 use konverge_base::model::{policy_finding::PolicyFinding, spec::Spec, stack::Stack};
-use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
+use konverge_engine::ComparedSpecs;
 use konverge_policy_sets::PolicySets;
 use konverge_secrets::Secrets;
 
@@ -34,10 +34,8 @@ impl<'a> SpecPolicies<'a> {
             base: &nothing,
             head: spec,
         };
-        let mask = SpecMask::for_readers(self.secrets);
-        let plan = engine::plan_against_spec(&stack.id, &stack.folder, specs, None, mask);
-        let truth = engine::true_spec_plan(&plan, specs, None, self.secrets);
-        let document = Arc::new(plan_documents::for_rules(truth));
+        let document = plan_documents::of_specs(&stack.id, &stack.folder, specs, self.secrets);
+        let document = Arc::new(document);
         self.evaluator
             .judge(std::slice::from_ref(&self.sets), &document)
             .await

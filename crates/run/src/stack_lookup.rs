@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::{OpenRevision, RunContext, StackSelector, StateBackend, Target, renamed_stacks};
+use crate::{ComparedRevisions, RunContext, StackSelector, StateBackend, Target, renamed_stacks};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{StackFolder, StackId, state::StackState},
@@ -15,10 +15,8 @@ pub(crate) struct NamedStacks<'a> {
     pub run: &'a RunContext,
     /// The repository's root.
     pub root: &'a Path,
-    /// The revision that has the stacks.
-    pub head: &'a OpenRevision,
-    /// The base revision.
-    pub base: Option<&'a OpenRevision>,
+    /// The head has the stacks.
+    pub revisions: &'a ComparedRevisions,
     /// The states; `None` to look only at the files.
     pub backend: Option<&'a StateBackend>,
     /// True if a project name or a glob also selects stacks that only the state has. A full identity always does.
@@ -61,17 +59,10 @@ impl NamedStacks<'_> {
         let mut found: Vec<_> = gone
             .map(|(id, folder)| Target::forgotten(id.clone(), folder.clone()))
             .collect();
-        let unknown = match self
-            .head
-            .find_stacks(self.run, self.root, std::slice::from_ref(selector))
-        {
+        let head = &self.revisions.head;
+        let unknown = match head.find_stacks(self.run, self.root, std::slice::from_ref(selector)) {
             Ok(stacks) => {
-                found.extend(stacks.iter().map(|stack| {
-                    let before = self
-                        .base
-                        .and_then(|base| self.head.layout.predecessor_of(&base.layout, stack));
-                    Target::new(stack, before)
-                }));
+                found.extend(stacks.iter().map(|stack| self.revisions.target(stack)));
                 return Ok(found);
             }
             Err(unknown) => unknown,
@@ -89,12 +80,12 @@ impl NamedStacks<'_> {
     /// Returns true if a selector is the identity of a stack at the head. Then it selects no other stack.
     fn is_at_head(&self, selector: &StackSelector) -> bool {
         let id = selector.identity();
-        id.is_some_and(|id| self.head.layout.stack(&id).is_some())
+        id.is_some_and(|id| self.revisions.head.layout.stack(&id).is_some())
     }
 
     /// Returns the stacks that only the states have, each with the folder that it was applied from.
     async fn recorded_alone(&self, backend: &StateBackend) -> Result<Vec<(StackId, StackFolder)>, UserError> {
-        let layout = &self.head.layout;
+        let layout = &self.revisions.head.layout;
         let known = backend.states.known().await?;
         let renamed = renamed_stacks::renamed_stacks(backend, layout, known).await?;
         let is_gone =

@@ -53,10 +53,21 @@ impl StackOrder {
         }
     }
 
+    /// Builds the order for a run that applies these stacks: those that it destroys wait for their dependents, in
+    /// reverse order.
+    ///
+    /// # Errors
+    /// See [`StackOrder::build`].
+    pub fn for_apply(config: &Config, targets: &[Target]) -> Result<Self, UserError> {
+        let leaving = targets.iter().filter(|target| target.head.is_none());
+        let leaving = leaving.map(|target| target.id.clone()).collect();
+        Ok(Self::build(config, targets)?.taking_down(&leaving))
+    }
+
     /// Returns the order for a run that destroys the stacks in `leaving`: these wait for their dependents, and no other
     /// stack waits for them.
     #[must_use]
-    pub fn taking_down(&self, leaving: &BTreeSet<StackId>) -> Self {
+    fn taking_down(&self, leaving: &BTreeSet<StackId>) -> Self {
         let mut before: BTreeMap<StackId, BTreeSet<StackId>> = BTreeMap::new();
         for (stack, first) in &self.before {
             before.entry(stack.clone()).or_default();
@@ -106,13 +117,8 @@ impl StackOrder {
 
     fn cycle(&self) -> Option<Vec<StackId>> {
         let mut done = BTreeSet::new();
-        for start in self.before.keys() {
-            let mut path = Vec::new();
-            if let Some(cycle) = self.visit(start, &mut path, &mut done) {
-                return Some(cycle);
-            }
-        }
-        None
+        let mut starts = self.before.keys();
+        starts.find_map(|start| self.visit(start, &mut Vec::new(), &mut done))
     }
 
     fn visit(

@@ -8,13 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use crate::{
-    OpenRevision, SpecSource, StateBackend, Target,
-    compiler::Compilers,
-    other_stack_claims::{PlanPurpose, StackClaims},
+    OpenRevision, Planner, SpecSource, Target, compiler::Compilers, other_stack_claims::PlanPurpose,
     plan_error::PlanError,
 };
 use konverge_base::{
@@ -80,66 +77,43 @@ impl OutputUse {
     }
 }
 
-/// Reads the states of stacks.
-#[async_trait]
-pub(crate) trait RecordedStates: Sync {
-    /// Returns the state document of a stack, recorded under its identity or under the one that it continues.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    async fn recorded(&self, stack: &StackId) -> Result<Option<Versioned>, UserError>;
-}
-
-/// The sources of the values that a plan reads.
-#[derive(Clone, Copy)]
-pub(crate) struct OutputSources<'a> {
-    pub config: &'a Config,
-    pub secrets: &'a Secrets,
-    pub specs: &'a SpecSource,
-    pub states: &'a dyn RecordedStates,
-}
-
 /// Puts the output values of other stacks into the Spec of a target.
 ///
 /// # Errors
 /// A mark is invalid or at a forbidden path; a stack or an output does not exist, or the target may not read it. For an
 /// apply: a value is not known yet ([`PlanError::is_held_back`]).
 pub(crate) async fn fill(
-    sources: OutputSources<'_>,
+    planner: &Planner,
     target: &Target,
     spec: Spec,
     usage: OutputUse,
     applied_with: &[RecordedRead],
 ) -> Result<FilledSpec, PlanError> {
     let outputs = published(&spec)?;
-    let wanted = match target.rules() {
-        Some(stack) => wanted_outputs(sources.secrets, stack, &spec)?,
-        None => BTreeSet::new(),
-    };
-    if wanted.is_empty() {
+    let reader = target.rules();
+    let wanted = reader.map(|reader| wanted_outputs(planner.secrets(), reader, &spec));
+    let wanted = wanted.transpose()?.filter(|wanted| !wanted.is_empty());
+    let (Some(reader), Some(wanted)) = (reader, wanted) else {
         return Ok(FilledSpec {
             spec,
             outputs,
             ..FilledSpec::default()
         });
-    }
-    let SpecSource::Compiled { head, compilers, .. } = sources.specs else {
+    };
+    let SpecSource::Compiled { head, compilers, .. } = &planner.wanted else {
         let what = "the Spec reads outputs of other stacks, which only a stack of the repository can do";
         return Err(UserError::new(ErrorKind::Spec, what)
             .hint("give the values in the file, or preview and apply the stack by its name")
             .into());
     };
-    let reader = target.head.as_ref().or(target.base.as_ref());
-    let reader = reader
-        .ok_or_else(|| UserError::new(ErrorKind::Internal, "a stack without a folder reads outputs"))?;
     let declared = DeclaredReads {
-        config: sources.config,
+        config: &planner.config,
         head,
         compilers,
         reader,
     };
     let mut lookup = OutputLookup {
-        sources,
+        planner,
         declared,
         usage,
         documents: BTreeMap::new(),
@@ -157,20 +131,11 @@ pub(crate) async fn fill(
     if usage == OutputUse::Restore && !moved.is_empty() {
         return Err(moved_error(&moved).into());
     }
-    let mut fill = OutputFill {
-        reads: &reader.reads,
-        known: &found.known,
-        filled: FilledTexts::new(),
-    };
-    let mut filled = spec.clone();
-    for resource in &mut filled.resources {
-        let of_resource = |error| misplaced(reader, &resource.id, &error);
-        resource.attributes = fill.fill(&resource.attributes).map_err(of_resource)?;
-    }
+    let (spec, filled) = with_values(reader, spec, &found.known)?;
     Ok(FilledSpec {
-        spec: filled,
+        spec,
         outputs,
-        filled: fill.filled,
+        filled,
         notes: found.notes(&moved),
         read: found.read,
     })
@@ -247,21 +212,31 @@ pub fn fill_given(
             }
         }
     }
-    let mut fill = OutputFill {
-        reads: &stack.reads,
-        known: &known,
-        filled: FilledTexts::new(),
-    };
-    let mut filled = spec.clone();
-    for resource in &mut filled.resources {
-        let of_resource = |error| misplaced(stack, &resource.id, &error);
-        resource.attributes = fill.fill(&resource.attributes).map_err(of_resource)?;
-    }
+    let (spec, _) = with_values(stack, spec.clone(), &known)?;
     Ok(GivenOutputs {
-        spec: filled,
+        spec,
         missing,
         unused,
     })
+}
+
+/// Puts the known values in the place of the marks of a Spec. Also returns the filled text for each text that had
+/// marks.
+fn with_values(
+    reader: &Stack,
+    mut spec: Spec,
+    known: &BTreeMap<OutputId, Value>,
+) -> Result<(Spec, FilledTexts), UserError> {
+    let mut fill = OutputFill {
+        reads: &reader.reads,
+        known,
+        filled: FilledTexts::new(),
+    };
+    for resource in &mut spec.resources {
+        let of_resource = |error| misplaced(reader, &resource.id, &error);
+        resource.attributes = fill.fill(&resource.attributes).map_err(of_resource)?;
+    }
+    Ok((spec, fill.filled))
 }
 
 /// Replaces every mark of a Spec by an unknown value, for a comparison of Specs. An invalid mark is left as it is.
@@ -438,7 +413,9 @@ fn misplaced(stack: &Stack, resource: &ResourceId, why: &dyn std::fmt::Display) 
         .hint("`reads: {db: PROJECT/STACK}` in stack.yaml declares a stack, and `$stack_output.db.NAME` reads a value of it")
 }
 
-fn by_writer(wanted: &BTreeSet<OutputId>) -> BTreeMap<&StackId, BTreeSet<&OutputName>> {
+fn by_writer<'o>(
+    wanted: impl IntoIterator<Item = &'o OutputId>,
+) -> BTreeMap<&'o StackId, BTreeSet<&'o OutputName>> {
     let mut writers: BTreeMap<&StackId, BTreeSet<&OutputName>> = BTreeMap::new();
     for output in wanted {
         writers.entry(&output.stack).or_default().insert(&output.name);
@@ -457,17 +434,14 @@ struct FoundOutputs {
 impl FoundOutputs {
     /// Returns one sentence for each stack whose outputs are read, and for each value that changed.
     fn notes(&self, moved: &BTreeSet<OutputId>) -> Vec<String> {
-        let list = |names: Vec<&OutputName>| {
-            let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
+        let list = |names: BTreeSet<&OutputName>| {
+            let names: Vec<_> = names.into_iter().map(OutputName::as_str).collect();
             names.join(", ")
         };
-        let known: BTreeSet<_> = self.known.keys().cloned().collect();
-        let of_known = by_writer(&known)
-            .into_iter()
-            .map(|(writer, names)| format!("reads {} of {writer}", list(names.into_iter().collect())))
-            .collect::<Vec<_>>();
+        let of_known = by_writer(self.known.keys()).into_iter();
+        let of_known = of_known.map(|(writer, names)| format!("reads {} of {writer}", list(names)));
         let of_awaited = by_writer(&self.awaited).into_iter().map(|(writer, names)| {
-            let names = list(names.into_iter().collect());
+            let names = list(names);
             format!("reads {names} of {writer}: known after {writer} is applied, which comes first")
         });
         let of_moved = moved.iter().map(|output| {
@@ -476,13 +450,13 @@ impl FoundOutputs {
                 output.name, output.stack
             )
         });
-        of_known.into_iter().chain(of_awaited).chain(of_moved).collect()
+        of_known.chain(of_awaited).chain(of_moved).collect()
     }
 }
 
 /// Looks up output values for one stack.
 struct OutputLookup<'a> {
-    sources: OutputSources<'a>,
+    planner: &'a Planner,
     declared: DeclaredReads<'a>,
     usage: OutputUse,
     /// The states, each read once. So a value comes from the document that was checked, even if another run writes the
@@ -538,7 +512,7 @@ impl OutputLookup<'_> {
         if let Some(known) = self.documents.get(stack) {
             return Ok(known.clone());
         }
-        let found = self.sources.states.recorded(stack).await?.map(Arc::new);
+        let found = self.planner.recorded(stack).await?.map(Arc::new);
         self.documents.insert(stack.clone(), found.clone());
         Ok(found)
     }
@@ -586,7 +560,7 @@ impl OutputLookup<'_> {
         found: &mut FoundOutputs,
     ) -> Result<(), UserError> {
         // The value may have become secret after it was published, because of a new masking rule.
-        if self.sources.secrets.mask_value(&value.value) != value.value {
+        if self.planner.secrets().mask_value(&value.value) != value.value {
             let what = format!("{output} is a secret, so no other stack may read it");
             return Err(UserError::new(ErrorKind::Secret, what)
                 .at(self.declared.reader.manifest.to_string(), None, None)
@@ -726,16 +700,14 @@ fn held_back(awaited: &BTreeSet<OutputId>) -> PlanError {
 /// # Errors
 /// The error has the stacks that read the outputs ([`PlanError::waits_for`]).
 pub(crate) async fn check_removal(
-    backend: Option<&StateBackend>,
-    specs: &SpecSource,
-    claims: &StackClaims,
+    planner: &Planner,
     target: &Target,
     purpose: PlanPurpose<'_>,
 ) -> Result<(), PlanError> {
-    let Some(backend) = backend.filter(|_| target.head.is_none()) else {
+    let Some(backend) = planner.backend.as_ref().filter(|_| target.head.is_none()) else {
         return Ok(());
     };
-    let reads_it = |stack: &StackId| match (specs, purpose) {
+    let reads_it = |stack: &StackId| match (&planner.wanted, purpose) {
         // A reader that is destroyed too, or no longer declares the read at the head, is applied before this stack is
         // removed.
         (SpecSource::Compiled { head, .. }, PlanPurpose::Show { leaving }) => {
@@ -750,7 +722,7 @@ pub(crate) async fn check_removal(
         **id != target.id
             && entry.is_known()
             && entry.reads.iter().any(|read| read.output.stack == target.id)
-            && !claims.is_without(id)
+            && !planner.claims.without.contains(*id)
     });
     let mut readers: BTreeSet<StackId> = readers.map(|(id, _)| id.clone()).filter(reads_it).collect();
     if matches!(purpose, PlanPurpose::Apply) {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
     SecretReferences, Target,
@@ -85,18 +85,14 @@ impl StackSecrets {
         };
         let keys: BTreeSet<SecretEntry> = values().map(secret_key).collect();
         let run = &self.run;
-        let mut reads = stream::iter(keys)
+        let held: HashMap<_, _> = stream::iter(keys)
             .map(|key| async move {
                 let found = run.read(&key).await?;
                 Ok::<_, UserError>((key, found))
             })
-            .buffer_unordered(AT_ONCE);
-        let mut held = HashMap::new();
-        while let Some(read) = reads.next().await {
-            let (key, found) = read?;
-            held.insert(key, found);
-        }
-        drop(reads);
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await?;
         for reference in values() {
             let key = secret_key(reference);
             if let Some(found) = held.get(&key) {
@@ -266,14 +262,8 @@ mod tests {
     fn references(variables: &[(&str, &str)]) -> Arc<SecretReferences> {
         let (run, _) = noted_run(variables);
         let config = Config::parse(STORES).unwrap().secrets;
-        let no_cluster = |_: Option<&_>| unreachable!("no store of a cluster is configured");
-        Arc::new(SecretReferences::new(
-            &run,
-            &config,
-            run.secrets.clone(),
-            None,
-            no_cluster,
-        ))
+        let secrets = run.secrets.clone();
+        Arc::new(SecretReferences::new(&run, &config, secrets, None, None))
     }
 
     fn secrets(variables: &[(&str, &str)]) -> StackSecrets {

@@ -1,6 +1,6 @@
 //! Opens the state store: the one in `konverge.yaml`, or else a folder on this machine.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use crate::{RevisionSpec, RunContext, checkout_addresses, key_services};
 use konverge_base::{
@@ -40,6 +40,16 @@ pub enum KeyUse {
     /// Read the key as [`KeyUse::Look`] does, but go on if no key service responds: documents that need no key can
     /// still be read.
     Diagnose,
+}
+
+impl StateBackend {
+    /// Writes the changed entries of the index. An error is only a warning, because the states are written already.
+    pub async fn save_index(&self, run: &RunContext) {
+        if let Err(error) = self.states.save_index().await {
+            run.notes
+                .warning(&format!("could not update the state index: {}", chain(&error)));
+        }
+    }
 }
 
 /// Returns the id of a repository in the store: `state.id`, or else the normalized URL of `origin`.
@@ -228,11 +238,7 @@ fn default_folder(run: &RunContext, id: &RepositoryId) -> Result<String, UserErr
     let folder = run
         .xdg_folder(variables::XDG_STATE_HOME, ".local/state")?
         .join(Key::from_components(&[id.as_str()]).as_str());
-    Ok(file_url(&folder))
-}
-
-fn file_url(folder: &Path) -> String {
-    format!("file://{}", folder.display())
+    Ok(format!("file://{}", folder.display()))
 }
 
 fn options(run: &RunContext, config: &Config) -> Result<StoreOptions, UserError> {
@@ -252,6 +258,8 @@ fn options(run: &RunContext, config: &Config) -> Result<StoreOptions, UserError>
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::test_fixture::{noted_run, run};
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use konverge_base::model::{CommitId, Digest, RepoPath, StackFolder, StackId, spec::Spec, stack::Stack};
+use konverge_base::model::{
+    CommitId, Digest, RepoPath, StackFolder, StackId, spec::Spec, stack::Stack, state::StackState,
+};
 pub use konverge_repo::konfig::StackSelector;
 
 /// The stacks that a run has as targets.
@@ -48,22 +50,17 @@ impl Target {
     /// Creates the target of a stack that exists at the head.
     pub fn new(head: &Stack, base: Option<&Stack>) -> Self {
         Self {
-            id: head.id.clone(),
-            stack_folder: head.folder.clone().into(),
             head: Some(head.clone()),
             base: base.cloned(),
-            recorded: None,
+            ..Self::forgotten(head.id.clone(), head.folder.clone())
         }
     }
 
     /// Creates the target of a stack that exists only at the base.
     pub fn removed(base: &Stack) -> Self {
         Self {
-            id: base.id.clone(),
-            stack_folder: base.folder.clone().into(),
-            head: None,
             base: Some(base.clone()),
-            recorded: None,
+            ..Self::forgotten(base.id.clone(), base.folder.clone())
         }
     }
 
@@ -76,6 +73,11 @@ impl Target {
             base: None,
             recorded: None,
         }
+    }
+
+    /// Returns the state of the stack before its first apply.
+    pub fn empty_state(&self) -> StackState {
+        StackState::empty(self.id.clone(), self.stack_folder.clone())
     }
 
     /// Returns the folder that rules are matched with.

@@ -16,11 +16,10 @@ const NAMED: usize = 3;
 pub(crate) fn explain(workspace: &OpenRevision, stack: &Stack, error: SpecError) -> UserError {
     let is_unset = error.is_unset;
     let failure = UserError::from(error);
-    let unset = if is_unset {
-        find(workspace, stack)
-    } else {
+    if !is_unset {
         return failure;
-    };
+    }
+    let unset = find(workspace, stack);
     if unset.is_empty() {
         return failure
             .hint("the value is None: set a value, or leave the whole object out where there is none");

@@ -179,7 +179,7 @@ impl TestJudge<'_> {
         if self.run.cancel.is_cancelled() || error.is_of_the_core() {
             return Err(error.into());
         }
-        let is_of_the_code = error.is_of_the_code();
+        let is_of_the_code = error.is_of_the_code;
         let failure = error.error;
         let place = failure
             .location

@@ -33,16 +33,8 @@ pub(super) fn analyze(
                 Err(SetupFailure::Setup(error)) => Err(error),
                 Err(failure) => return Err(failure.into()),
             },
-            names: id.clone(),
-            id,
-            earlier_names: None,
             named_by: NamedBy::Folder,
-            project_folder: folder.clone(),
-            manifest: folder.child("stack.yaml"),
-            folder,
-            cluster: None,
-            kubeconfig: None,
-            reads: std::collections::BTreeMap::new(),
+            ..Stack::new(id, folder)
         });
     }
     let (core, scans) = (workspace.config.kcl.core(), &workspace.scans);

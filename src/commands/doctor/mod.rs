@@ -97,7 +97,8 @@ async fn connections(run: &RunContext, config: &Config, repository: &Repository)
     if let Err(error) = checkout_addresses::check(run, Some(repository), &RevisionSpec::Worktree, config) {
         return vec![DoctorFinding::from_result("clusters, stores", Err(error))];
     }
-    let builder = RunBuilder::new(run, config.clone()).without_wait();
+    let mut builder = RunBuilder::new(run, config.clone());
+    builder.waits = false;
     let connected = builder.connect().await;
     let clusters = connected.as_ref().ok().map(|connected| &connected.kubernetes);
     let of_stores = secret_stores::findings(run, &config.secrets, clusters).await;

@@ -12,7 +12,7 @@ use konverge_cloud::secret_stores::{SecretProblem, SecretRights, SecretStore, Se
 use konverge_config::{SecretStoreConfig, SecretStoreKind, SecretsConfig};
 use konverge_kubernetes::Kubernetes;
 use konverge_report::plural;
-use konverge_run::{infrastructure::cluster_secrets, secret_stores};
+use konverge_run::secret_stores;
 
 /// Prefix of an age identity.
 const AGE_IDENTITY: &str = "AGE-SECRET-KEY-1";
@@ -23,7 +23,7 @@ pub(super) async fn findings(
     config: &SecretsConfig,
     clusters: Option<&Kubernetes>,
 ) -> Vec<DoctorFinding> {
-    let stores = secret_stores::open(run, config, &run.secrets, None, cluster_secrets(None));
+    let stores = secret_stores::open(run, config, &run.secrets, None, None);
     let mut findings = Vec::new();
     for (name, store) in &stores {
         let Some(configured) = config.stores.get(name) else {

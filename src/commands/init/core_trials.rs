@@ -278,7 +278,7 @@ fn examine(
     let mut reaches = Vec::new();
     for (id, error) in &failed {
         let failure = &error.error;
-        let reach = match error.kcl() {
+        let reach = match &error.kcl {
             Some(error) => error.core_reach(),
             None => vec![CoreReach::Every],
         };

@@ -18,6 +18,18 @@ pub struct Affected {
     pub stacks: Vec<AffectedStack>,
 }
 
+impl Affected {
+    /// Creates the result without affected stacks, because nothing is compared.
+    pub fn nothing(head: Option<CommitId>) -> Self {
+        Self {
+            version: 1,
+            base: None,
+            head,
+            stacks: Vec::new(),
+        }
+    }
+}
+
 /// A stack that a change affects, with the reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AffectedStack {

@@ -105,6 +105,23 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// Creates a stack whose identity is that of its names, in a folder that is also the folder of its project.
+    pub fn new(id: StackId, folder: RepoPath) -> Self {
+        Self {
+            names: id.clone(),
+            id,
+            earlier_names: None,
+            named_by: NamedBy::Names,
+            project_folder: folder.clone(),
+            manifest: folder.child("stack.yaml"),
+            folder,
+            compile: Ok(CompileSetup::default()),
+            cluster: None,
+            kubeconfig: None,
+            reads: StackReads::new(),
+        }
+    }
+
     /// Returns true if the stack continues an earlier identity of the same folder. A new name in
     /// `project.yaml` or `stack.yaml` makes another stack, except where only the reading of the name changed.
     pub fn continues(&self, earlier: &StackId, earlier_named_by: NamedBy) -> bool {

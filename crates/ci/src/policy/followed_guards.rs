@@ -7,8 +7,8 @@ use crate::policy::active_policies::CommitPolicy;
 use konverge_base::model::{
     plan::{Plan, StackPlan},
     policy_finding::{Enforcement, PolicyFinding},
+    text::json_name,
 };
-use konverge_config::WorkflowTime;
 use konverge_report::plural;
 use konverge_run::Target;
 
@@ -129,13 +129,10 @@ impl Guards {
                 .extend(sets.map(|set| format!("the set `{}`", set.name())));
             let of_time = policy.config.apply.hooks.workflows.iter();
             let workflows = of_time.filter(|hook| hook.is_for(name));
-            guards.workflows.extend(workflows.map(|hook| {
-                let time = match hook.when {
-                    WorkflowTime::Pre => "pre",
-                    WorkflowTime::Post => "post",
-                };
-                format!("the workflow `{}` (`{time}`)", hook.workflow)
-            }));
+            guards.workflows.extend(
+                workflows
+                    .map(|hook| format!("the workflow `{}` (`{}`)", hook.workflow, json_name(hook.when))),
+            );
             let Some(own) = rules.policy_of_name(name) else {
                 continue;
             };

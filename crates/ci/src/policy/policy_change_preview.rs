@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -20,9 +20,11 @@ use konverge_base::{
         policy_finding::{Enforcement, PolicyFinding},
         text::first_few,
     },
+    sync::lock,
 };
-use konverge_engine::{self as engine, ComparedSpecs, SpecMask};
+use konverge_engine::ComparedSpecs;
 use konverge_policy_sets::PolicySets;
+use konverge_report::plural;
 use konverge_run::{Planner, SpecSource, Target, plan_documents, rule_evaluator::RuleEvaluator};
 
 /// The number of stacks that are compiled at the same time.
@@ -81,7 +83,7 @@ impl PolicyOutlook {
                 .any(|finding| finding.verdict == Enforcement::Deny)
         };
         let (before, after) = (denies(&self.now).await, denies(&self.then).await);
-        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compared = lock(&self.compared);
         compared.add(&document.stack.id, before, after);
     }
 
@@ -99,7 +101,7 @@ impl PolicyOutlook {
             return Ok(());
         };
         let mut others: Vec<_> = {
-            let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+            let compared = lock(&self.compared);
             let stacks = head.layout.stacks.iter();
             let others = stacks.filter(|stack| !compared.seen.contains(&stack.id));
             others.map(|stack| Target::new(stack, None)).collect()
@@ -127,18 +129,15 @@ impl PolicyOutlook {
             .buffer_unordered(AT_ONCE);
         let looked: Vec<bool> = looked.collect().await;
         planning.run.check_interrupted()?;
-        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compared = lock(&self.compared);
         compared.missing = looked.into_iter().filter(|looked| !looked).count();
         Ok(())
     }
 
     /// Returns the finding with the numbers of stacks that the merge would deny, or no longer deny.
     pub(crate) fn finding(&self) -> PolicyFinding {
-        let compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
-        let stacks = |number: usize| match number {
-            1 => "1 stack".to_owned(),
-            number => format!("{number} stacks"),
-        };
+        let compared = lock(&self.compared);
+        let stacks = |number: usize| plural(number, "stack");
         let named = |ids: &BTreeSet<StackId>| match ids.len() {
             0 => String::new(),
             _ => format!(" ({})", first_few(ids.iter().map(StackId::as_str), NAMED)),
@@ -171,15 +170,17 @@ impl PolicyOutlook {
 /// Returns the plan document of a stack without changes; `None` if the stack does not compile.
 async fn document(planning: &Planner, target: &Target) -> Option<StackDocument> {
     let spec = planning.spec(target).await.ok()?;
-    let secrets = planning.secrets();
     let same = ComparedSpecs {
         base: &spec,
         head: &spec,
     };
-    let mask = SpecMask::for_readers(secrets);
-    let plan = engine::plan_against_spec(&target.id, target.folder(), same, None, mask);
-    let truth = engine::true_spec_plan(&plan, same, None, secrets);
-    Some(plan_documents::for_rules(truth))
+    let secrets = planning.secrets();
+    Some(plan_documents::of_specs(
+        &target.id,
+        target.folder(),
+        same,
+        secrets,
+    ))
 }
 
 #[cfg(test)]

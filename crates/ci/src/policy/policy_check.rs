@@ -37,19 +37,11 @@ use konverge_policy::{self as policy, CodeOwners, EffectivePolicy, PolicyFacts, 
 use konverge_policy_sets::PolicySets;
 use konverge_run::{
     RunContext,
-    apply::{Decisions, PriorState, ProposedPlan, Refusal},
+    apply::{ApprovedPlan, Decisions, LateApprover, PriorState, ProposedPlan, Refusal},
     rule_evaluator::RuleEvaluator,
     stack_policy_sets::ActiveSets,
 };
 use konverge_secrets::Secrets;
-
-/// The approval of a plan that restores the last apply, by the policies of the default branch.
-pub(crate) struct RestoringApproval {
-    pub authorization: Authorization,
-    pub decisions: Decisions,
-    /// The policy sets that check values which become known during the apply.
-    pub sets: ActiveSets,
-}
 
 /// The policies of a run, with the source of facts about people.
 pub(crate) struct PolicyCheck {
@@ -113,16 +105,6 @@ impl PolicyCheck {
     /// Returns true if an apply also writes a version of a secret that is newer than the reviewed one.
     pub(crate) fn follows_rotation(&self) -> bool {
         self.own.config.secrets.rotation != Rotation::Stop
-    }
-
-    /// Limits the check to freezes and the size of the plan. Used to restore an earlier apply, whose pull request was
-    /// approved at that time.
-    #[must_use]
-    pub(crate) fn for_restoring(self) -> Self {
-        Self {
-            restoring: true,
-            ..self
-        }
     }
 
     /// Returns the different policies for a plan: that of the default branch, those under which its pull requests were
@@ -258,15 +240,17 @@ impl PolicyCheck {
     }
 
     /// Approves a plan that restores the last apply, by the policies and the policy sets of the default branch. A
-    /// finding that was overridden at that time stays overridden, if its policy set still allows overrides.
+    /// finding that was overridden at that time stays overridden, if its policy set still allows overrides. `late`
+    /// makes the check of values that become known during the apply.
     ///
     /// # Errors
     /// A policy denies the plan, or a fact that the policy needs cannot be read.
-    pub(crate) async fn approve_restoring(
+    pub(crate) async fn approve_restoring<L: LateApprover + 'static>(
         &self,
         proposed: &ProposedPlan<'_>,
         past: &PriorState,
-    ) -> Result<RestoringApproval, Refusal> {
+        late: impl FnOnce(ActiveSets) -> L,
+    ) -> Result<ApprovedPlan, Refusal> {
         let findings = self.findings(proposed.plan, &PlanApprovals::default()).await?;
         let refusal = policy_refusal::refusal(proposed.plan, &findings);
         let mut decisions = Decisions::of_findings(findings);
@@ -282,15 +266,14 @@ impl PolicyCheck {
         if let Some(refusal) = sets.plan_refusal() {
             return Err(decisions.refuse(refusal));
         }
-        let authorization = Authorization {
-            overrides: sets.overridden().to_vec(),
-            findings: sets.recorded(),
-            ..Authorization::default()
-        };
-        Ok(RestoringApproval {
-            authorization,
+        Ok(ApprovedPlan {
+            authorization: Authorization {
+                overrides: sets.overridden().to_vec(),
+                findings: sets.recorded(),
+                ..Authorization::default()
+            },
             decisions,
-            sets,
+            late: Box::new(late(sets)),
         })
     }
 

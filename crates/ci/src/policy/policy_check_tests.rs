@@ -222,7 +222,8 @@ async fn restoring_needs_no_second_approval_and_keeps_freezes_and_the_size() {
         all.contains(&"policy.approvals".to_owned()) && all.contains(&"policy.actors".to_owned()),
         "{all:?}"
     );
-    let restoring = check(rules, KnownPeople::default()).for_restoring();
+    let mut restoring = check(rules, KnownPeople::default());
+    restoring.restoring = true;
     let mut left = denied(&restoring, &deletes, &[]).await;
     left.sort();
     assert_eq!(left, ["policy.freeze", "policy.max_destructive"]);

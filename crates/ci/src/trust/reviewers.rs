@@ -72,11 +72,13 @@ fn nobody_approved(environment: &str) -> UserError {
 /// A cache of facts. Requests of one kind are sent one after another, as GitHub asks its clients to do.
 struct LookupCache<K, V>(Mutex<BTreeMap<K, V>>);
 
-impl<K: Ord, V: Clone> LookupCache<K, V> {
-    fn new() -> Self {
-        Self(Mutex::new(BTreeMap::new()))
+impl<K, V> Default for LookupCache<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
+}
 
+impl<K: Ord, V: Clone> LookupCache<K, V> {
     async fn ask(
         &self,
         question: K,
@@ -112,6 +114,7 @@ impl<K: Ord, V: Clone> LookupCache<K, V> {
 }
 
 /// Facts about the people of a repository. Without a client, no person is known.
+#[derive(Default)]
 pub(crate) struct Reviewers {
     client: Option<Arc<dyn Forge>>,
     permissions: LookupCache<String, Permission>,
@@ -129,15 +132,7 @@ impl Reviewers {
     pub(crate) fn new(client: Option<Arc<dyn Forge>>) -> Self {
         Self {
             client,
-            permissions: LookupCache::new(),
-            approvals: LookupCache::new(),
-            comments: LookupCache::new(),
-            members: LookupCache::new(),
-            edited: LookupCache::new(),
-            runs: LookupCache::new(),
-            behind_pulls: LookupCache::new(),
-            before: LookupCache::new(),
-            behind_commits: LookupCache::new(),
+            ..Self::default()
         }
     }
 
@@ -200,10 +195,8 @@ impl Reviewers {
 
     /// Returns the contributors to a pull request.
     pub(crate) async fn pull_contributors(&self, pull: u64) -> Result<Contributors, ForgeError> {
-        let asked = self
-            .client
-            .as_ref()
-            .map(|client| contributors::of_pull_request(client.as_ref(), pull));
+        let asked = self.client.as_deref();
+        let asked = asked.map(|client| contributors::of_pull_request(client, pull));
         self.behind_pulls.ask_forge(pull, asked).await
     }
 
@@ -215,10 +208,8 @@ impl Reviewers {
         folder: &str,
     ) -> Result<RangeStart, ForgeError> {
         let question = (since.cloned(), folder.to_owned());
-        let asked = self
-            .client
-            .as_ref()
-            .map(|client| contributors::before(client.as_ref(), since, head, folder));
+        let asked = self.client.as_deref();
+        let asked = asked.map(|client| contributors::before(client, since, head, folder));
         self.before.ask_forge(question, asked).await
     }
 
@@ -401,7 +392,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_is_asked_once_and_an_error_is_no_answer() {
-        let cache: LookupCache<u8, u8> = LookupCache::new();
+        let cache: LookupCache<u8, u8> = LookupCache::default();
         let error = || ForgeError::Runner {
             message: "no".to_owned(),
             hint: String::new(),

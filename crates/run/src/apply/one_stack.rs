@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tracing::Instrument as _;
 
 use super::{
-    consent::{ApprovedPlan, Decisions, LateApprover, LateReview, PriorState, ProposedPlan, Refusal},
+    consent::{ApprovedPlan, Decisions, LateReview, PriorState, ProposedPlan, Refusal},
     ended_apply::EndedApply,
     journal::ApplyJournal,
     options::ApplyOptions,
     outcome::{has_succeeded, not_started, stopped_outcome},
-    rounds::{AppliedRounds, ApplyRounds, plan_live},
+    rounds::{ApplyRounds, nothing_applied, plan_live},
     workflow_hooks::{self, WorkflowCall, WorkflowHooks},
 };
 use crate::{
@@ -37,7 +37,7 @@ use konverge_base::{
 };
 use konverge_config::WorkflowTime;
 use konverge_delivery as delivery;
-use konverge_engine::EnginePlan;
+use konverge_engine::{Applied, EnginePlan};
 use konverge_policy::LastWrites;
 use konverge_state::{Lease, LeaseOptions, Versioned};
 
@@ -176,16 +176,7 @@ struct StackRelease {
     wanted: Spec,
 }
 
-/// A stack whose approved plan was applied, before its state is recorded.
-struct AppliedStack<'a> {
-    ended: EndedApply<'a>,
-    outcome: StackOutcome,
-    state: StackState,
-    unstored: Unstored,
-    release: Option<StackRelease>,
-}
-
-impl<'a> LeasedStack<'a> {
+impl LeasedStack<'_> {
     /// Loads, plans, asks for approval, applies and records.
     async fn apply(
         &self,
@@ -198,25 +189,21 @@ impl<'a> LeasedStack<'a> {
             return Ok(unchanged_outcome(self.target, serial));
         }
         let planned = self.plan(wanted, loaded, decisions).await?;
-        let approved = match self.approve(&planned).await {
+        let mut approved = match self.approve(&planned).await {
             Ok(approved) => approved,
             Err(refusal) => return Ok(self.refuse(&planned.plan.public, refusal, decisions)),
         };
-        decisions.extend(approved.decisions);
+        decisions.extend(std::mem::take(&mut approved.decisions));
         if planned.plan.public.rotates_secret() {
             decisions.rotated.insert(self.target.id.clone());
         }
-        let mut applied = self
-            .carry_out(planned, input_digest, approved.late, decisions)
-            .await?;
-        applied.outcome.grounds = approved.authorization;
-        Ok(self.record(applied).await)
+        Ok(self.carry_out(planned, input_digest, approved, decisions).await?)
     }
 
     fn load(&self, input_digest: Option<Digest>) -> Result<LoadedStack, UserError> {
         let Self { planning, target, .. } = *self;
-        let empty = || StackState::empty(target.id.clone(), target.stack_folder.clone());
-        let recorded = self.lease.prior().map_or_else(empty, |prior| prior.state.clone());
+        let recorded = self.lease.prior().map(|prior| prior.state.clone());
+        let recorded = recorded.unwrap_or_else(|| target.empty_state());
         let mut prior = recorded.clone();
         let taken_up = planning.take_up_rescue(&mut prior)?;
         if taken_up {
@@ -309,14 +296,14 @@ impl<'a> LeasedStack<'a> {
         outcome
     }
 
-    /// Applies an approved plan.
+    /// Applies an approved plan, and records the result.
     async fn carry_out(
         &self,
         planned: PlannedStack,
         input_digest: Option<Digest>,
-        late: Box<dyn LateApprover>,
+        approved: ApprovedPlan,
         decisions: &mut Decisions,
-    ) -> Result<AppliedStack<'a>, UserError> {
+    ) -> Result<StackOutcome, UserError> {
         let Self {
             planning,
             target,
@@ -352,7 +339,7 @@ impl<'a> LeasedStack<'a> {
             turn.begin(lease, &mut prior, target.head.is_none()).await?;
         }
         let journal = ApplyJournal::new(lease, prior.clone(), unstored);
-        let late = LateReview::new(late);
+        let late = LateReview::new(approved.late);
         let rounds = ApplyRounds {
             planning,
             target,
@@ -376,10 +363,15 @@ impl<'a> LeasedStack<'a> {
                 digest: spec_digest,
             },
         };
-        let AppliedRounds { mut outcome, outputs } = self
+        let Applied {
+            mut outcome,
+            outputs: published,
+            ..
+        } = self
             .between_workflows(&workflows, rounds.run(*plan), decisions)
             .await;
         outcome.digest = public.digest;
+        outcome.grounds = approved.authorization;
         let (mut state, unstored) = journal.into_parts();
         if target.head.is_none() && has_succeeded(outcome.result) {
             workflow_hooks::forget(&mut state);
@@ -394,28 +386,22 @@ impl<'a> LeasedStack<'a> {
             lease,
             recorded,
             plan: public,
-            published: outputs,
+            published,
             input_digest,
             spec_digest,
         };
-        Ok(AppliedStack {
-            ended,
-            outcome,
-            state,
-            unstored,
-            release,
-        })
+        Ok(self.record(release, ended, outcome, state, unstored).await)
     }
 
     /// Ends the release of Kusion, and writes the state and the apply record.
-    async fn record(&self, applied: AppliedStack<'_>) -> StackOutcome {
-        let AppliedStack {
-            ended,
-            mut outcome,
-            mut state,
-            mut unstored,
-            release,
-        } = applied;
+    async fn record(
+        &self,
+        release: Option<StackRelease>,
+        ended: EndedApply<'_>,
+        mut outcome: StackOutcome,
+        mut state: StackState,
+        mut unstored: Unstored,
+    ) -> StackOutcome {
         if let Some(release) = release {
             let changed = state.resources != ended.recorded.resources;
             let result = self
@@ -438,9 +424,9 @@ impl<'a> LeasedStack<'a> {
     async fn between_workflows(
         &self,
         workflows: &WorkflowHooks<'_>,
-        rounds: impl Future<Output = AppliedRounds>,
+        rounds: impl Future<Output = Applied>,
         decisions: &mut Decisions,
-    ) -> AppliedRounds {
+    ) -> Applied {
         let Self { target, options, .. } = *self;
         if options.restore || options.rolled_back_to.is_some() || target.head.is_none() {
             return rounds.await;
@@ -453,7 +439,7 @@ impl<'a> LeasedStack<'a> {
         };
         if let Err(failure) = workflows.run(WorkflowTime::Pre).await {
             note_failure();
-            return not_started(target, &failure).into();
+            return nothing_applied(not_started(target, &failure));
         }
         let mut applied = rounds.await;
         let outcome = &mut applied.outcome;

@@ -8,7 +8,10 @@ use super::{
     options::ApplyOptions,
     outcome::{has_succeeded, not_started},
 };
-use crate::{PlanStart, Planner, StackSecrets, Target, TargetPlan, plan_error::PlanError};
+use crate::{
+    PlanStart, Planner, StackSecrets, Target, TargetPlan, other_stack_claims::PlanPurpose,
+    plan_error::PlanError,
+};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -19,9 +22,7 @@ use konverge_base::{
     },
 };
 use konverge_delivery as delivery;
-use konverge_engine::{
-    self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, Publication, Review as _,
-};
+use konverge_engine::{self as engine, Applied, ApplyRequest, EnginePlan, Journal as _, Review as _};
 
 /// The maximum number of rounds. If an object still disappears after that, somebody keeps deleting it.
 const ROUNDS: usize = 3;
@@ -42,58 +43,49 @@ pub(super) struct ApplyRounds<'a> {
     pub ends_delivery: bool,
 }
 
-/// The result of all rounds of a stack.
-pub(super) struct AppliedRounds {
-    pub outcome: StackOutcome,
-    /// The outputs that the stack publishes, if the last round succeeded.
-    pub outputs: Option<Publication>,
-}
-
-impl From<StackOutcome> for AppliedRounds {
-    /// Nothing was applied, so no outputs change.
-    fn from(outcome: StackOutcome) -> Self {
-        Self {
-            outcome,
-            outputs: None,
-        }
+/// Returns the result of a stack to which nothing was applied, so that no outputs change.
+pub(super) fn nothing_applied(outcome: StackOutcome) -> Applied {
+    Applied {
+        outcome,
+        missing: Vec::new(),
+        outputs: None,
     }
 }
 
 impl ApplyRounds<'_> {
     /// Applies an approved plan, and returns one outcome for all rounds together.
-    pub(super) async fn run(&self, plan: EnginePlan) -> AppliedRounds {
+    pub(super) async fn run(&self, plan: EnginePlan) -> Applied {
         let plan = match self.take_back(plan).await {
             Ok(plan) => plan,
-            Err(failure) => return not_started(self.target, &failure).into(),
+            Err(failure) => return nothing_applied(not_started(self.target, &failure)),
         };
-        let Applied {
-            mut outcome,
-            mut missing,
-            mut outputs,
-        } = self.carry_out(plan).await;
+        let mut applied = self.carry_out(plan).await;
         // An object that the plan found unchanged may have disappeared since the plan read it, for example with its
         // Namespace. Another round creates the object again. If objects are missing after the last round, the stack
         // fails.
         for _ in 1..ROUNDS {
-            let Some(first) = missing.first() else { break };
-            if let Some(error) = &outcome.error {
+            let Some(first) = applied.missing.first() else {
+                break;
+            };
+            if let Some(error) = &applied.outcome.error {
                 let note = Note::remark(format!("{}; it is planned again", error.message));
-                self.planning.run.notes.say(note.of(&outcome.id));
+                self.planning.run.notes.say(note.of(&applied.outcome.id));
             }
             let plan = match self.plan_again(&[]).await {
                 Ok(plan) => plan,
                 Err(failure) => {
                     let what = format!("`{first}` disappeared during the apply, and was not created again");
-                    outcome.error = Some(failure.context(&what).body());
+                    applied.outcome.error = Some(failure.context(&what).body());
                     break;
                 }
             };
             let next = self.carry_out(*plan).await;
-            missing = next.missing;
-            outputs = next.outputs;
-            outcome = join(outcome, next.outcome);
+            applied = Applied {
+                outcome: join(applied.outcome, next.outcome),
+                ..next
+            };
         }
-        AppliedRounds { outcome, outputs }
+        applied
     }
 
     /// If the delivery of the stack by Argo CD or Flux ends, makes Konverge the manager of the fields again and plans
@@ -172,7 +164,10 @@ pub async fn plan_live(
     wanted: Spec,
     start: PlanStart<'_>,
 ) -> Result<Box<EnginePlan>, PlanError> {
-    let TargetPlan::Live(mut plan) = planning.plan_from(target, wanted, start).await? else {
+    let planned = planning
+        .plan_for(PlanPurpose::Apply, target, wanted, start)
+        .await?;
+    let TargetPlan::Live(mut plan) = planned else {
         return Err(UserError::new(
             ErrorKind::Config,
             format!("no cluster is configured for `{}`", target.id),

@@ -17,6 +17,7 @@ use konverge_base::{
         CommitId, Digest, RepoPath, StackId,
         other_names::OtherNames,
         state::{JournalEntry, StackState},
+        text::json_name,
     },
 };
 use konverge_config::{Config, HookWorkflow, WorkflowTime};
@@ -125,7 +126,7 @@ impl WorkflowHooks<'_> {
             ..
         } = self.call;
         for hook in self.config.hook_workflows(when, stack, folder, known_as) {
-            let (time, file) = (word(when), &hook.workflow);
+            let (time, file) = (json_name(when), &hook.workflow);
             let what = format!("the workflow `{file}` (`{time}`)");
             self.run_one(hook)
                 .await
@@ -135,7 +136,7 @@ impl WorkflowHooks<'_> {
     }
 
     async fn run_one(&self, hook: &HookWorkflow) -> Result<(), UserError> {
-        let key = format!("{KEY}{}/{}", word(hook.when), hook.workflow);
+        let key = format!("{KEY}{}/{}", json_name(hook.when), hook.workflow);
         let last = last_run(self.recorded.get(&key))?;
         let same = last.as_ref().filter(|last| last.digest == self.call.digest);
         if same.is_some_and(|last| last.succeeded == Some(true)) {
@@ -146,58 +147,65 @@ impl WorkflowHooks<'_> {
         let timeout = timeout.map_or(TIMEOUT, konverge_config::Span::duration);
         // If an earlier apply of this digest did not see the end of its run, search that run, and never start another
         // one.
-        let begun = match same.filter(|last| last.succeeded.is_none()) {
-            Some(last) => BegunRun::from_record(last),
+        let mut unanswered = None;
+        let mut begun = match same.filter(|last| last.succeeded.is_none()) {
+            Some(last) => last.clone(),
             None => {
                 // The forge may list new runs late, so a recorded run counts too.
                 let newest = starter.newest_run(&hook.workflow).await?;
                 let known = last.and_then(|last| last.run).unwrap_or(0);
-                self.start(&key, hook, starter, newest.max(known)).await?
+                let mut begun = WorkflowRecord {
+                    digest: self.call.digest,
+                    after: newest.max(known),
+                    run: None,
+                    succeeded: None,
+                };
+                unanswered = self.start(&key, hook, starter, &mut begun).await?;
+                begun
             }
         };
-        let BegunRun {
-            after,
-            run,
-            unanswered,
-        } = begun;
-        let run = match run {
+        let run = match begun.run {
             Some(run) => run,
             None => {
                 let search = timeout.min(SEARCH);
-                let found = starter.find(&hook.workflow, self.call, after, search).await?;
+                let found = starter
+                    .find(&hook.workflow, self.call, begun.after, search)
+                    .await?;
                 found.ok_or_else(|| self.unknown(hook, search, unanswered))?
             }
         };
-        self.record(&key, BegunRun::new(after, Some(run)), None).await?;
+        begun.run = Some(run);
+        self.record(&key, &begun).await?;
         let failure = starter.wait(&hook.workflow, run, timeout).await?;
-        let succeeded = Some(failure.is_none());
-        self.record(&key, BegunRun::new(after, Some(run)), succeeded)
-            .await?;
+        begun.succeeded = Some(failure.is_none());
+        self.record(&key, &begun).await?;
         failure.map_or(Ok(()), Err)
     }
 
-    /// Records that a workflow is about to start, and starts it.
+    /// Records that a workflow is about to start, and starts it. Returns the error of the start if it is unknown
+    /// whether the workflow runs.
     async fn start(
         &self,
         key: &str,
         hook: &HookWorkflow,
         starter: &dyn WorkflowStarter,
-        after: u64,
-    ) -> Result<BegunRun, UserError> {
+        begun: &mut WorkflowRecord,
+    ) -> Result<Option<UserError>, UserError> {
         // The start is recorded before the request: after a kill in between, the next apply then searches for the run
         // and does not start a second one.
-        self.record(key, BegunRun::new(after, None), None).await?;
+        self.record(key, begun).await?;
         self.journal.check_lease().await?;
         match starter.start(&hook.workflow, self.call).await {
-            WorkflowStart::Started(run) => Ok(BegunRun::new(after, Some(run))),
-            WorkflowStart::Unknown(failure) => Ok(BegunRun {
-                unanswered: Some(failure),
-                ..BegunRun::new(after, None)
-            }),
+            WorkflowStart::Started(run) => {
+                begun.run = Some(run);
+                Ok(None)
+            }
+            WorkflowStart::Unknown(failure) => Ok(Some(failure)),
             WorkflowStart::Refused(failure) => {
                 // The start is recorded as ended, although there is no run, so that the next apply may start the
                 // workflow.
-                self.record(key, BegunRun::new(after, None), Some(false)).await?;
+                begun.succeeded = Some(false);
+                self.record(key, begun).await?;
                 Err(failure)
             }
         }
@@ -227,65 +235,26 @@ impl WorkflowHooks<'_> {
             ))
     }
 
-    async fn record(&self, key: &str, begun: BegunRun, succeeded: Option<bool>) -> Result<(), UserError> {
-        let record = WorkflowRecord {
-            digest: self.call.digest,
-            after: begun.after,
-            run: begun.run,
-            succeeded,
-        };
+    async fn record(&self, key: &str, record: &WorkflowRecord) -> Result<(), UserError> {
         let value = serde_json::to_value(record).expect("a record is plain data");
         let key = key.to_owned();
         Ok(self.journal.record(JournalEntry::Runtime { key, value }).await?)
     }
 }
 
-/// A run of a workflow that began, or may have begun.
-struct BegunRun {
-    /// The id of the newest run before this one.
-    after: u64,
-    /// The id of this run; `None` if it is unknown.
-    run: Option<u64>,
-    /// The error of the start, if this apply got no clear result.
-    unanswered: Option<UserError>,
-}
-
-impl BegunRun {
-    fn new(after: u64, run: Option<u64>) -> Self {
-        Self {
-            after,
-            run,
-            unanswered: None,
-        }
-    }
-
-    fn from_record(record: &WorkflowRecord) -> Self {
-        Self::new(record.after, record.run)
-    }
-}
-
-/// Removes the workflow records of a removed stack from its state, because the stack may come back with the same Spec.
 pub(super) fn forget(state: &mut StackState) {
     state.runtime.retain(|key, _| !key.starts_with(KEY));
 }
 
 fn last_run(recorded: Option<&Value>) -> Result<Option<WorkflowRecord>, UserError> {
-    let Some(value) = recorded else {
-        return Ok(None);
+    let read = |value: &Value| {
+        WorkflowRecord::deserialize(value).map_err(|error| {
+            UserError::from_error(ErrorKind::State, error)
+                .context("its record in the state cannot be read")
+                .hint("use the version of Konverge that wrote it")
+        })
     };
-    let record = WorkflowRecord::deserialize(value).map_err(|error| {
-        UserError::from_error(ErrorKind::State, error)
-            .context("its record in the state cannot be read")
-            .hint("use the version of Konverge that wrote it")
-    })?;
-    Ok(Some(record))
-}
-
-fn word(when: WorkflowTime) -> &'static str {
-    match when {
-        WorkflowTime::Pre => "pre",
-        WorkflowTime::Post => "post",
-    }
+    recorded.map(read).transpose()
 }
 
 fn cannot_start() -> UserError {

@@ -16,7 +16,7 @@ use konverge_state::{Holder, Lease, LeaseOptions, WriteReason};
 use konverge_terraform::{self as terraform, StateEncryption};
 
 /// Returns lease options without a wait, because a person is waiting: a held lease is an error at once.
-fn at_once() -> LeaseOptions {
+pub(super) fn at_once() -> LeaseOptions {
     LeaseOptions {
         wait: std::time::Duration::ZERO,
         ..LeaseOptions::default()
@@ -42,10 +42,8 @@ pub(super) async fn acquire(backend: &StateBackend, stack: &StackId) -> Result<L
 }
 
 fn recorded_state(lease: &Lease, stack: &StackId) -> Result<StackState, UserError> {
-    match lease.prior() {
-        Some(prior) => Ok(prior.state.clone()),
-        None => Err(unknown(stack)),
-    }
+    let prior = lease.prior().ok_or_else(|| unknown(stack))?;
+    Ok(prior.state.clone())
 }
 
 /// Releases the lease, whether the operation succeeded or not, and returns the result of the operation.
@@ -163,14 +161,9 @@ pub async fn move_waiting(
     // wait for each other.
     let (first, second) = if from < to { (from, to) } else { (to, from) };
     let first_lease = backend.states.acquire(first, options.clone()).await?;
-    let second_lease = match backend
-        .states
-        .acquire(second, options)
-        .await
-        .map_err(UserError::from)
-    {
+    let second_lease = match backend.states.acquire(second, options).await {
         Ok(lease) => lease,
-        Err(failure) => return given_back(&first_lease, Err(failure)).await,
+        Err(error) => return given_back(&first_lease, Err(error.into())).await,
     };
     let (old, new) = if from < to {
         (&first_lease, &second_lease)

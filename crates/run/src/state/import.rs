@@ -2,10 +2,7 @@
 
 use serde_json::Value;
 
-use super::{
-    edit,
-    import_target::{AskedTarget, ImportTarget},
-};
+use super::{edit, import_target::ImportTarget};
 use crate::RunContext;
 use crate::StateBackend;
 use konverge_base::{
@@ -91,12 +88,7 @@ pub async fn import(
         )
         .hint("wait for the operation and import again; if none runs any more, `kusion release unlock` ends it"));
     }
-    let asked = AskedTarget {
-        stack: import.stack.as_ref(),
-        folder: import.folder.as_ref(),
-        from: &import.from,
-    };
-    let target = ImportTarget::find(run, &asked, &kusion)?;
+    let target = ImportTarget::find(run, import, &kusion)?;
     let stack = target.stack;
     let note = note(&kusion, shown);
     run.begin_writes()?;
@@ -243,18 +235,9 @@ pub(super) async fn fetch_file(run: &RunContext, from: &str, inside: &str) -> Re
             cancel: run.cancel.clone(),
             ..StoreOptions::default()
         };
-        let (path, query) = from.split_once('?').unwrap_or((from, ""));
-        let path = if path.ends_with('/') {
-            format!("{path}{inside}")
-        } else {
-            path.to_owned()
-        };
-        let query = if query.is_empty() {
-            String::new()
-        } else {
-            format!("?{query}")
-        };
-        in_store(&format!("{path}{query}"), &options).await?
+        let (path, query) = split_query(from);
+        let inside = if path.ends_with('/') { inside } else { "" };
+        in_store(&format!("{path}{inside}{query}"), &options).await?
     } else {
         let path = run.dir.join(from);
         let path = if path.is_dir() { path.join(inside) } else { path };
@@ -314,9 +297,7 @@ fn in_folder(path: &std::path::Path) -> Result<Option<Vec<u8>>, UserError> {
 
 /// Reads an object, or the newest release below a URL that ends in `/`.
 async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, UserError> {
-    let (path, query) = url
-        .split_once('?')
-        .map_or((url, String::new()), |(path, query)| (path, format!("?{query}")));
+    let (path, query) = split_query(url);
     let (folder, name) = path.rsplit_once('/').unwrap_or((path, ""));
     let store = store::open(&format!("{folder}{query}"), options)
         .await
@@ -333,6 +314,11 @@ async fn in_store(url: &str, options: &StoreOptions) -> Result<Option<Vec<u8>>, 
         name => name.to_owned(),
     };
     Ok(get(name).await?.map(Vec::from))
+}
+
+/// Splits a URL before its query.
+pub(crate) fn split_query(url: &str) -> (&str, &str) {
+    url.split_at(url.find('?').unwrap_or(url.len()))
 }
 
 fn newest(metadata: &[u8]) -> Result<String, UserError> {

@@ -1,27 +1,17 @@
 //! Finds the stack of the repository that an imported state of Kusion belongs to.
 
-use crate::{OpenRevision, RevisionSpec, RunContext};
+use super::ImportRequest;
+use crate::{OpenRevision, RevisionSpec, RunContext, revision::first_stacks};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
         ClusterName, RepoPath, StackFolder, StackId,
         stack::{NamedBy, Stack},
-        text::with_rest,
     },
 };
 use konverge_config::ClusterChoice;
 use konverge_repo::{git::Repository, konfig::Layout};
 use konverge_state::kusion::KusionState;
-
-/// The stack, folder and source that the user gave.
-pub(super) struct AskedTarget<'a> {
-    /// The identity of the stack, if the user gave one.
-    pub stack: Option<&'a StackId>,
-    /// The folder of the stack, if the user gave one.
-    pub folder: Option<&'a RepoPath>,
-    /// The source of the imported state.
-    pub from: &'a str,
-}
 
 /// The identity and the folder for the imported state.
 pub(super) struct ImportTarget {
@@ -44,7 +34,7 @@ impl ImportTarget {
     /// Several stacks have these names, or the file has no names.
     pub(super) fn find(
         run: &RunContext,
-        asked: &AskedTarget<'_>,
+        asked: &ImportRequest,
         kusion: &KusionState,
     ) -> Result<Self, UserError> {
         let repository = Repository::discover(&run.dir).ok();
@@ -53,11 +43,11 @@ impl ImportTarget {
             head.layout.has_module.then_some(head)
         });
         let layout = head.as_ref().map(|head| head.layout.as_ref());
-        let found = match (asked.stack, layout) {
+        let found = match (&asked.stack, layout) {
             (Some(id), layout) => layout.and_then(|layout| layout.stack(id)),
             (None, Some(layout)) => {
-                let folder = asked.folder.cloned();
-                let folder = folder.or_else(|| folder_of_file(run, repository.as_ref()?, asked.from));
+                let folder = asked.folder.clone();
+                let folder = folder.or_else(|| folder_of_file(run, repository.as_ref()?, &asked.from));
                 stack_of_state(layout, folder.as_ref(), kusion)?
             }
             (None, None) => None,
@@ -66,7 +56,7 @@ impl ImportTarget {
         if let Some(stack) = found {
             return Ok(Self {
                 stack: stack.id.clone(),
-                folder: asked.folder.unwrap_or(&stack.folder).clone().into(),
+                folder: asked.folder.as_ref().unwrap_or(&stack.folder).clone().into(),
                 named_by: stack.named_by,
                 cluster: head
                     .as_ref()
@@ -79,13 +69,13 @@ impl ImportTarget {
                 is_known,
             });
         }
-        let stack = match asked.stack {
+        let stack = match &asked.stack {
             Some(stack) => stack.clone(),
             None => names(kusion)?,
         };
         Ok(Self {
             stack,
-            folder: asked.folder.cloned().map(StackFolder::from).unwrap_or_default(),
+            folder: asked.folder.clone().map(StackFolder::from).unwrap_or_default(),
             named_by: NamedBy::default(),
             cluster: None,
             is_known,
@@ -138,15 +128,14 @@ fn stack_of_state<'a>(
         [] => Ok(None),
         [stack] => Ok(Some(stack)),
         many => {
-            const SHOWN: usize = 3;
-            let folders = with_rest(many.iter().map(|stack| format!("`{}`", stack.folder)), SHOWN);
+            let folders = first_stacks(many, |stack| stack.folder.as_str());
             Err(UserError::new(
                 ErrorKind::State,
                 format!(
                     "the state is of `{}`, and {} stacks have these names: {}",
                     names(kusion)?,
                     many.len(),
-                    folders.join(", ")
+                    folders
                 ),
             )
             .hint("say which one: `--folder DIR`"))

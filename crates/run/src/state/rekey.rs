@@ -1,11 +1,12 @@
 //! `state rekey`: encrypts all encrypted documents again, for the current recipients.
 
+use super::edit;
 use crate::{RunContext, StateBackend};
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::StackId,
 };
-use konverge_state::{IDENTITY_VARIABLE, LeaseOptions, SealScope, Sealer, StateError, StateStore};
+use konverge_state::{IDENTITY_VARIABLE, SealScope, Sealer, StateError};
 
 /// The result: the documents that were encrypted again.
 #[derive(Debug, Default)]
@@ -96,10 +97,10 @@ pub async fn rekey(
     // The index may lag behind the states, so the stacks are listed from the states.
     let known = states.rebuild_index().await?;
     for stack in known.entries.keys() {
-        match reseal(&states, stack).await {
+        match states.reseal(stack, &edit::at_once()).await {
             Ok(0) => {}
             Ok(written) => rekeyed.stacks.push((stack.clone(), written)),
-            Err(error) => rekeyed.failed.push((stack.clone(), error)),
+            Err(error) => rekeyed.failed.push((stack.clone(), error.into())),
         }
     }
     states.save_index().await?;
@@ -117,12 +118,4 @@ fn can_decrypt(age: &[String], identity: Option<&str>) -> Result<bool, UserError
         Some(sealer) => sealer.open(&sealer.seal(b"")?).is_ok(),
         None => false,
     })
-}
-
-async fn reseal(states: &StateStore, stack: &StackId) -> Result<usize, UserError> {
-    let options = LeaseOptions {
-        wait: std::time::Duration::ZERO,
-        ..LeaseOptions::default()
-    };
-    Ok(states.reseal(stack, &options).await?)
 }

@@ -9,7 +9,6 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::read::show;
 use crate::{
     KeyUse, OpenRevision, Planner, RevisionSpec, RunBuilder, RunContext, SpecSource, StateBackend, Target,
-    TargetPlan,
     apply::{self, ApplyOptions, Approver},
     cluster_selection::{GivenCluster, Live},
     manual_policy_sets::WithPolicySets,
@@ -128,11 +127,13 @@ pub async fn rollback_under(
         ..Target::new(there, None)
     };
     let sets = policy_set_loader::load(&config, files.as_ref());
-    let builder = RunBuilder::new(run, config)
-        .live(Live::Required)
-        .given_cluster(given)
-        .rule_files(files)
-        .states(backend);
+    let builder = RunBuilder {
+        live: Live::Required,
+        given,
+        rule_files: Some(files),
+        backend: Some(backend),
+        ..RunBuilder::new(run, config)
+    };
     let compilers = builder.compilers().for_past_revision();
     let mut planning = builder
         .planner(SpecSource::compiled(compilers, head, None))
@@ -152,10 +153,8 @@ pub async fn rollback_under(
         )
         .hint("an input outside the commit has changed, such as a package that is not locked; apply a commit of your own instead"));
     }
-    let mut plan = match planning.plan(&target, spec, &BTreeSet::new()).await? {
-        TargetPlan::Live(plan) => plan.public,
-        TargetPlan::Spec(plan) => plan.public,
-    };
+    let planned = planning.plan(&target, spec, &BTreeSet::new()).await?;
+    let mut plan = planned.public().clone();
     redact::stack(&mut plan, planning.secrets());
     Ok(Rollback {
         planning,

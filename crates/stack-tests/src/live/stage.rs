@@ -163,7 +163,7 @@ impl TestStage<'_> {
                             test.apply(moved.spec.clone(), target).await?.map(failed)
                         }
                         // Code that KCL refuses fails this step. Any other error ends the run of the tests.
-                        Err(error) if error.is_of_the_code() => Some(failed(error.error.message)),
+                        Err(error) if error.is_of_the_code => Some(failed(error.error.message)),
                         Err(error) => return Err(error.into()),
                     }
                 }

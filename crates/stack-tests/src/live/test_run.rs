@@ -12,7 +12,7 @@ use konverge_base::{
         ClusterName, RepoPath, StackId,
         apply_result::StackResult,
         spec::{Resource, RuntimeKind, Sharing, Spec, object_key},
-        stack::{CompileSetup, NamedBy, Stack},
+        stack::Stack,
         stack_test::StackTestFailure,
     },
     yaml::Placed,
@@ -107,25 +107,16 @@ impl TestRun {
             ..LeaseOptions::default()
         };
         let lease = backend.states.acquire(&session, options).await?;
-        let planner = RunBuilder::new(run, trusted.config.clone())
-            .live(Live::Required)
-            .states(backend.clone())
-            .rule_files(Arc::clone(&trusted.revision.source))
-            .planner(SpecSource::File(Spec::default()))
-            .await?;
-        let folder = test_folder(name);
+        let builder = RunBuilder {
+            live: Live::Required,
+            backend: Some(backend.clone()),
+            rule_files: Some(Arc::clone(&trusted.revision.source)),
+            ..RunBuilder::new(run, trusted.config.clone())
+        };
+        let planner = builder.planner(SpecSource::File(Spec::default())).await?;
         let stack = Stack {
-            id: id.clone(),
-            names: id.clone(),
-            earlier_names: None,
-            named_by: NamedBy::Names,
-            folder: folder.clone(),
-            manifest: folder.child("stack.yaml"),
-            project_folder: folder,
-            compile: Ok(CompileSetup::default()),
             cluster: cluster.cloned(),
-            kubeconfig: None,
-            reads: std::collections::BTreeMap::new(),
+            ..Stack::new(id.clone(), test_folder(name))
         };
         let target = match cluster {
             Some(_) => Target::new(&stack, None),
