@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    ClusterChoice, Config, EndedNameConfig, HookWorkflow, PolicyExceptionConfig, PolicySetConfig,
-    RolloutMatcher, StackRules, StackSides, effective::matches, stack_glob::StackGlob,
+    ClusterChoice, ClusterConfig, Config, EffectiveStack, EndedNameConfig, HookWorkflow,
+    PolicyExceptionConfig, PolicySetConfig, RolloutConfig, RolloutMatcher, StackRules, StackSides,
+    WaveConfig, effective::matches, stack_glob::StackGlob,
 };
 use konverge_base::model::{StackId, setting_change::SettingChange, stack::Stack};
 
@@ -179,23 +180,33 @@ impl<'a> StackSettings<'a> {
     /// Returns the settings of a stack that may differ from those of other stacks, always in the same order.
     fn settings(&self, stack: &Stack) -> Vec<Setting> {
         let config = self.config;
-        let rules = self.rules.for_stack(stack);
-        let identity = rules.login.as_ref().map(|name| (name, config.logins.get(name)));
-        let delivery = rules.deliver.map(|tool| (tool, &config.delivery));
+        let EffectiveStack {
+            // The cluster is compared below, together with the one in stack.yaml.
+            cluster: _,
+            workspace,
+            after,
+            policy,
+            environment,
+            login,
+            provider_identities,
+            deliver,
+            ignore,
+        } = self.rules.for_stack(stack);
+        let identity = login.as_ref().map(|name| (name, config.logins.get(name)));
+        let delivery = deliver.map(|tool| (tool, &config.delivery));
         vec![
             setting("clusters", self.cluster(stack)).effect("its objects go to another cluster"),
-            setting("stacks[].workspace", rules.workspace)
-                .effect("the workspace of its applications changes"),
-            setting("stacks[].after", rules.after).effect("the stacks that are applied before it change"),
-            setting("stacks[].policy", rules.policy)
+            setting("stacks[].workspace", workspace).effect("the workspace of its applications changes"),
+            setting("stacks[].after", after).effect("the stacks that are applied before it change"),
+            setting("stacks[].policy", policy)
                 .effect("the approvals or people that it needs, or the times when it is frozen, change"),
-            setting("stacks[].environment", rules.environment).effect("another environment's job applies it"),
+            setting("stacks[].environment", environment).effect("another environment's job applies it"),
             setting("logins", identity).effect("its identity at the cloud and the cluster changes"),
-            setting("stacks[].provider_identities", rules.provider_identities)
+            setting("stacks[].provider_identities", provider_identities)
                 .effect("the provider identities that its Spec may choose change"),
             setting("stacks[].deliver", delivery)
                 .effect("another tool applies its objects, or from another registry"),
-            setting("stacks[].ignore", rules.ignore).effect("other fields are ignored after creation"),
+            setting("stacks[].ignore", ignore).effect("other fields are ignored after creation"),
             setting("rollouts", self.rollout(stack)).effect(
                 "its wave or the gates before it change; a rollout under way must end first, or be ended by \
                     `konverge rollout abort`",
@@ -219,7 +230,15 @@ impl<'a> StackSettings<'a> {
         let Some(cluster) = self.config.cluster(&name) else {
             return json!([name]);
         };
-        json!([name, cluster.kubeconfig_env, cluster.context, cluster.in_cluster])
+        let ClusterConfig {
+            kubeconfig_env,
+            context,
+            in_cluster,
+            // These keys have no effect on the objects of a stack.
+            max_concurrent_requests: _,
+            tests: _,
+        } = cluster;
+        json!([name, kubeconfig_env, context, in_cluster])
     }
 
     /// Returns the rollout of a stack, its wave, and the conditions after the wave.
@@ -230,19 +249,25 @@ impl<'a> StackSettings<'a> {
             Err(several) => return json!(several.0),
         };
         let mut rollouts = self.config.rollouts.iter();
-        let Some(rollout) = rollouts.find(|rollout| rollout.name == name) else {
+        let Some(RolloutConfig {
+            name,
+            waves,
+            on_failure,
+        }) = rollouts.find(|rollout| rollout.name == name)
+        else {
             return Value::Null;
         };
-        let of_wave = &rollout.waves[wave];
-        let gates = of_wave.gates.iter();
-        let gates: Vec<_> = gates.map(|gate| (gate, self.config.gates.get(gate))).collect();
-        json!([
-            name,
-            wave,
-            of_wave.at_once,
-            of_wave.bake,
+        let WaveConfig {
+            // The glob is not compared: if a change of it matters, the number of the wave changes.
+            pattern: _,
+            at_once,
+            bake,
             gates,
-            rollout.on_failure
-        ])
+        } = &waves[wave];
+        let named: Vec<_> = gates
+            .iter()
+            .map(|gate| (gate, self.config.gates.get(gate)))
+            .collect();
+        json!([name, wave, at_once, bake, named, on_failure])
     }
 }

@@ -2,10 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    ClusterConfig, Config, EffectiveStack, RolloutConfig, StackSides, WaveConfig, json_schema,
-    setting_changes::common,
-};
+use super::{Config, StackSides, json_schema, setting_changes::common};
 use konverge_base::model::{
     RepoPath,
     setting_change::SettingChange,
@@ -252,47 +249,6 @@ fn every_key_of_a_section_is_told_or_named() {
         let place = format!("/{}", key.replace('.', "/"));
         assert!(config.pointer(&place).is_some(), "{key}");
     }
-}
-
-/// A new key of these does not compile until it is decided what a change of it does to a stack.
-#[test]
-fn every_key_that_is_compared_for_each_stack_is_known() {
-    let EffectiveStack {
-        // The cluster is compared together with the one in stack.yaml.
-        cluster: _,
-        workspace: _,
-        after: _,
-        policy: _,
-        environment: _,
-        login: _,
-        provider_identities: _,
-        deliver: _,
-        ignore: _,
-    } = EffectiveStack::default();
-    let config = Config::parse(
-        "clusters: {one: {context: a}}\nrollouts: [{name: web, waves: [{match: 'appops/*/prod'}]}]\n",
-    );
-    let config = config.unwrap();
-    let ClusterConfig {
-        kubeconfig_env: _,
-        context: _,
-        in_cluster: _,
-        // These keys have no effect on the objects of a stack.
-        max_concurrent_requests: _,
-        tests: _,
-    } = config.clusters.values().next().unwrap();
-    let RolloutConfig {
-        name: _,
-        waves,
-        on_failure: _,
-    } = &config.rollouts[0];
-    let WaveConfig {
-        // The glob is not compared: if a change of it matters, the number of the wave changes.
-        pattern: _,
-        at_once: _,
-        bake: _,
-        gates: _,
-    } = &waves[0];
 }
 
 #[test]
