@@ -1,5 +1,5 @@
-//! The effect of a change of `konverge.yaml` on each stack. Every key is named here or in the tests, so that a new key
-//! fails until its effect is decided.
+//! The effect of a change of `konverge.yaml` on each stack. Every key is listed here by destructuring, so that a new
+//! key does not compile until its effect is decided.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    ClusterChoice, ClusterConfig, Config, EffectiveStack, EndedNameConfig, HookWorkflow,
-    PolicyExceptionConfig, PolicySetConfig, RolloutConfig, RolloutMatcher, StackRules, StackSides,
-    WaveConfig, effective::matches, stack_glob::StackGlob,
+    Apply, ClusterChoice, ClusterConfig, Config, Drift, EffectiveStack, EndedNameConfig, HookWorkflow, Hooks,
+    Kcl, PolicyConfig, PolicyExceptionConfig, PolicySetConfig, RolloutConfig, RolloutMatcher, StackRules,
+    StackSides, State, WaveConfig, effective::matches, stack_glob::StackGlob,
 };
 use konverge_base::model::{StackId, setting_change::SettingChange, stack::Stack};
 
@@ -34,49 +34,6 @@ impl Setting {
     fn effect(self, effect: &'static str) -> Self {
         Self { effect, ..self }
     }
-}
-
-/// The settings that all stacks share, and what a change of them does; the first of several keys names them. The other
-/// keys are compared for each stack in [`StackSettings`], only add and remove stacks, or have no effect on one.
-const COMMON: [&str; 32] = [
-    "state.url, state.options: its state moves to another store, which does not have the current state",
-    "state.id: its state gets another repository id, and states with the old id are refused",
-    "state.lease: the term of its lease, or the wait for the lease, changes",
-    "state.history: the number of old states that are kept changes",
-    "state.encrypt_to: other keys can read its state: run `konverge state rekey`",
-    "state.accept_unmarked_until: its state is accepted without a mark of its writer until another date",
-    "state.kusion_releases: its applies write Kusion's releases to another backend",
-    "state.unsafe_no_lock: its protection against two applies at once is switched on or off",
-    "kcl.version: it is compiled by another version of the KCL core",
-    "kcl.settings: its settings files are read by the rules of another Kusion version",
-    "kcl.sandbox: the sandbox of its compilation changes",
-    "kcl.timeout: the time limit of its compilation changes",
-    "kcl.memory_mib: the memory limit of its compilation changes",
-    "modules: the permissions of its applications' modules change",
-    "terraform: the Terraform binary, the providers or their permissions change",
-    "secrets: its secret references use other stores or permissions",
-    "outputs.allow: the permissions to read outputs of other stacks change",
-    "apply.ready_timeout, apply.fail_early_after: an apply waits for its resources longer or shorter",
-    "apply.health_rules: the readiness rules of its resources change",
-    "apply.conflicts: conflicts with other field managers are resolved in another way",
-    "apply.deployments: its applies become deployments on GitHub, or no longer do",
-    "apply.hooks: the Jobs that run as hooks, or their time limit, change",
-    "policy.drift: an apply handles drift in another way",
-    "policy.approvals: the number of required approvals changes",
-    "policy.reviewers: the people who must approve it change",
-    "policy.actors: the people who may merge or start its apply change",
-    "policy.freeze: its applies are frozen at other times",
-    "policy.max_destructive: the number of its resources that one apply may delete or replace changes",
-    "policy.broken_base: a preview treats the stack differently if the base already fails",
-    "policy.unknown_pushers: approvals count differently at a forge that does not say who pushed",
-    "drift.reconcile: restoring its drift automatically is switched on or off",
-    "drift.label: the label of its drift issue changes",
-];
-
-/// Splits the lines of [`COMMON`].
-pub(super) fn common() -> impl Iterator<Item = (Vec<&'static str>, &'static str)> {
-    let lines = COMMON.iter().filter_map(|line| line.split_once(": "));
-    lines.map(|(keys, effect)| (keys.split(", ").collect(), effect))
 }
 
 impl Config {
@@ -126,15 +83,144 @@ impl Config {
 
     /// Returns the settings that all stacks share.
     fn common_settings(&self) -> Vec<Setting> {
-        let mut config = serde_json::to_value(self).unwrap_or_default();
-        // Workflows are compared for each stack, in `settings`.
-        config["apply"]["hooks"]["workflows"] = Value::Null;
-        let value = |key: &&str| config.pointer(&format!("/{}", key.replace('.', "/")));
-        let settings = common().map(|(keys, effect)| {
-            let values: Vec<_> = keys.iter().map(value).collect();
-            setting(keys[0], values).effect(effect)
-        });
-        settings.collect()
+        let Self {
+            version: _,
+            // `exclude` and `include` only add and remove stacks, and the preview shows those as added and removed.
+            exclude: _,
+            include: _,
+            state,
+            // These keys are compared for each stack, in `settings`.
+            clusters: _,
+            logins: _,
+            rollouts: _,
+            gates: _,
+            stacks: _,
+            delivery: _,
+            kcl,
+            modules,
+            terraform,
+            secrets,
+            outputs,
+            apply,
+            policy,
+            // These keys have no effect on a stack.
+            checks: _,
+            drift,
+            notify: _,
+            set: _,
+            portal: _,
+            models: _,
+            production: _,
+        } = self;
+        let State {
+            url,
+            options,
+            id,
+            lease,
+            history,
+            encrypt_to,
+            accept_unmarked_until,
+            kusion_releases,
+            unsafe_no_lock,
+        } = state;
+        let Kcl {
+            version,
+            install: _,
+            settings,
+            sandbox,
+            workers: _,
+            timeout,
+            memory_mib,
+        } = kcl;
+        let Apply {
+            parallel_stacks: _,
+            parallel_resources: _,
+            ready_timeout,
+            fail_early_after,
+            health_rules,
+            conflicts,
+            deployments,
+            hooks,
+        } = apply;
+        let Hooks {
+            read,
+            service_accounts,
+            timeout: hook_timeout,
+            // Workflows are compared for each stack, in `settings`.
+            workflows: _,
+        } = hooks;
+        let PolicyConfig {
+            drift: drift_policy,
+            approvals,
+            reviewers,
+            actors,
+            freeze,
+            max_destructive,
+            // Policy sets, exceptions and ended names are compared for each stack, in `settings`.
+            sets: _,
+            exceptions: _,
+            ended_names: _,
+            broken_base,
+            unknown_pushers,
+        } = policy;
+        let Drift {
+            stacks_per_run: _,
+            budget: _,
+            reconcile,
+            stale_after: _,
+            label,
+        } = drift;
+        vec![
+            setting("state.url", (url, options))
+                .effect("its state moves to another store, which does not have the current state"),
+            setting("state.id", id)
+                .effect("its state gets another repository id, and states with the old id are refused"),
+            setting("state.lease", lease).effect("the term of its lease, or the wait for the lease, changes"),
+            setting("state.history", history).effect("the number of old states that are kept changes"),
+            setting("state.encrypt_to", encrypt_to)
+                .effect("other keys can read its state: run `konverge state rekey`"),
+            setting("state.accept_unmarked_until", accept_unmarked_until)
+                .effect("its state is accepted without a mark of its writer until another date"),
+            setting("state.kusion_releases", kusion_releases)
+                .effect("its applies write Kusion's releases to another backend"),
+            setting("state.unsafe_no_lock", unsafe_no_lock)
+                .effect("its protection against two applies at once is switched on or off"),
+            setting("kcl.version", version).effect("it is compiled by another version of the KCL core"),
+            setting("kcl.settings", settings)
+                .effect("its settings files are read by the rules of another Kusion version"),
+            setting("kcl.sandbox", sandbox).effect("the sandbox of its compilation changes"),
+            setting("kcl.timeout", timeout).effect("the time limit of its compilation changes"),
+            setting("kcl.memory_mib", memory_mib).effect("the memory limit of its compilation changes"),
+            setting("modules", modules).effect("the permissions of its applications' modules change"),
+            setting("terraform", terraform)
+                .effect("the Terraform binary, the providers or their permissions change"),
+            setting("secrets", secrets).effect("its secret references use other stores or permissions"),
+            setting("outputs.allow", &outputs.allow)
+                .effect("the permissions to read outputs of other stacks change"),
+            setting("apply.ready_timeout", (ready_timeout, fail_early_after))
+                .effect("an apply waits for its resources longer or shorter"),
+            setting("apply.health_rules", health_rules).effect("the readiness rules of its resources change"),
+            setting("apply.conflicts", conflicts)
+                .effect("conflicts with other field managers are resolved in another way"),
+            setting("apply.deployments", deployments)
+                .effect("its applies become deployments on GitHub, or no longer do"),
+            setting("apply.hooks", (read, service_accounts, hook_timeout))
+                .effect("the Jobs that run as hooks, or their time limit, change"),
+            setting("policy.drift", drift_policy).effect("an apply handles drift in another way"),
+            setting("policy.approvals", approvals).effect("the number of required approvals changes"),
+            setting("policy.reviewers", reviewers).effect("the people who must approve it change"),
+            setting("policy.actors", actors).effect("the people who may merge or start its apply change"),
+            setting("policy.freeze", freeze).effect("its applies are frozen at other times"),
+            setting("policy.max_destructive", max_destructive)
+                .effect("the number of its resources that one apply may delete or replace changes"),
+            setting("policy.broken_base", broken_base)
+                .effect("a preview treats the stack differently if the base already fails"),
+            setting("policy.unknown_pushers", unknown_pushers)
+                .effect("approvals count differently at a forge that does not say who pushed"),
+            setting("drift.reconcile", reconcile)
+                .effect("restoring its drift automatically is switched on or off"),
+            setting("drift.label", label).effect("the label of its drift issue changes"),
+        ]
     }
 }
 

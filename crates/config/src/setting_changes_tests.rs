@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Config, StackSides, json_schema, setting_changes::common};
+use super::{Config, StackSides, json_schema};
 use konverge_base::model::{
     RepoPath,
     setting_change::SettingChange,
@@ -217,38 +217,6 @@ fn every_key_has_an_edit() {
         .collect();
     let edited: BTreeSet<_> = EDITS.iter().map(|(key, ..)| (*key).to_owned()).collect();
     assert_eq!(edited, keys);
-}
-
-/// A new key is told for all stacks, or named here: such a key is compared for each stack, or has no effect on one.
-#[test]
-fn every_key_of_a_section_is_told_or_named() {
-    const OTHERS: [&str; 10] = [
-        "kcl.install",
-        "kcl.workers",
-        "apply.parallel_stacks",
-        "apply.parallel_resources",
-        "policy.sets",
-        "policy.exceptions",
-        "policy.ended_names",
-        "drift.stacks_per_run",
-        "drift.budget",
-        "drift.stale_after",
-    ];
-    let config = serde_json::to_value(Config::default()).unwrap();
-    let common: Vec<&str> = common().flat_map(|(keys, _)| keys).collect();
-    assert!(common.len() > 30, "{common:?}");
-    let known: BTreeSet<_> = common.iter().chain(&OTHERS).copied().collect();
-    let sections = ["state", "kcl", "apply", "policy", "drift"].into_iter();
-    let keys = sections.flat_map(|section| {
-        let keys = config[section].as_object().unwrap().keys();
-        keys.map(move |key| format!("{section}.{key}"))
-    });
-    let unknown: Vec<_> = keys.filter(|key| !known.contains(key.as_str())).collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
-    for key in common {
-        let place = format!("/{}", key.replace('.', "/"));
-        assert!(config.pointer(&place).is_some(), "{key}");
-    }
 }
 
 #[test]
