@@ -16,7 +16,7 @@ use konverge_run::{
 
 /// The form of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum TextOrJson {
+pub(super) enum TextOrJson {
     /// For people
     Text,
     /// JSON, as in the reference of JSON formats

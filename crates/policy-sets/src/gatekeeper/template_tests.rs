@@ -151,7 +151,7 @@ fn a_template_has_its_code_in_one_place() {
         if !is_cel {
             assert_eq!(
                 violations(template),
-                [(Severity::Warn, Ok("m".to_owned()))],
+                [Ok((Severity::Warn, "m".to_owned()))],
                 "{target}"
             );
         }
@@ -199,7 +199,7 @@ fn a_template_has_its_code_in_one_place() {
 fn rego_has_its_libraries_and_reads_review_and_parameters() {
     let text = "package t\nimport data.lib.helpers\nviolation[{\"msg\": msg}] { msg := helpers.said(input.review.kind, input.parameters.word) }\n";
     let lib = "package lib.helpers\nsaid(a, b) = msg { msg := sprintf(\"%v of %v\", [a, b]) }\n";
-    let expected = [(Severity::Warn, Ok("k of w".to_owned()))];
+    let expected = [Ok((Severity::Warn, "k of w".to_owned()))];
     let old = json!({"rego": text, "libs": [lib]});
     let new = json!({"code": [{"engine": "Rego", "source": {"rego": text, "libs": [lib]}}]});
     for target in [old, new] {
@@ -224,14 +224,14 @@ fn a_violation_is_an_object_with_a_text() {
         let text = format!("package t\n{body}\n");
         violations(load(&template_of(json!({}), json!({"rego": text}))).unwrap())
     };
-    let denied = |why: &str| vec![(Severity::Deny, Err(why.to_owned()))];
+    let failed = |why: &str| vec![Err(why.to_owned())];
     let nameless = "a violation has no text `msg`";
     for (body, expected) in [
         ("violation[{\"msg\": \"m\"}] { false }", vec![]),
-        ("violation[{\"msg\": 7}] { true }", denied(nameless)),
-        ("violation[{\"text\": \"m\"}] { true }", denied(nameless)),
-        ("violation[\"m\"] { true }", denied(nameless)),
-        ("violation = 7 { true }", denied("`violation` is not a set")),
+        ("violation[{\"msg\": 7}] { true }", failed(nameless)),
+        ("violation[{\"text\": \"m\"}] { true }", failed(nameless)),
+        ("violation[\"m\"] { true }", failed(nameless)),
+        ("violation = 7 { true }", failed("`violation` is not a set")),
         ("violation = 7 { false }", vec![]),
     ] {
         assert_eq!(of(body), expected, "{body}");
@@ -245,5 +245,5 @@ fn a_violation_is_an_object_with_a_text() {
     let found = many(MOST_FINDINGS + 1);
     assert_eq!(found.len(), MOST_FINDINGS + 1);
     let message = "it has more than 200 findings for one input".to_owned();
-    assert_eq!(found.last(), Some(&(Severity::Deny, Err(message))));
+    assert_eq!(found.last(), Some(&Err(message)));
 }
