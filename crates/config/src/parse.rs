@@ -4,7 +4,7 @@ use super::{Config, StackRule, types::DEFAULT_CORE};
 use konverge_base::{
     error::{ErrorKind, UserError, chain},
     model::{
-        RepoPath, StackId,
+        RepoPath,
         file_source::{Source, SourceError},
         stack::LayoutRules,
     },
