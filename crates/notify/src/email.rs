@@ -46,7 +46,7 @@ pub(crate) fn mail(
     };
     let mailbox = |address: &str| {
         let address: Address = address.parse().map_err(|_| wrong())?;
-        Ok(Mailbox::new(None, address))
+        Ok::<_, NotifyError>(Mailbox::new(None, address))
     };
     let from = target.from.as_deref().ok_or_else(wrong)?;
     let subject = message.text(rendering.language, 0, &|name| inert(&(rendering.mask)(name)));
