@@ -1,30 +1,21 @@
 //! [`RepoPath`]: a path relative to the root of the repository, with `/` and without `.` or `..`.
 
-use std::{borrow::Cow, cell::RefCell, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, collections::HashSet, sync::Arc};
 
 use derive_more::{Debug, Display};
-use indexmap::IndexSet;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A normalized path relative to the root of the repository. The root itself is the empty path. Cheap to
 /// clone: a revision has tens of thousands of paths, and two revisions share nearly all of them.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Display)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Debug, Display)]
+#[serde(transparent)]
 #[debug("{_0:?}")]
 #[display("{}", if _0.is_empty() { "." } else { &**_0 })]
 pub struct RepoPath(Arc<str>);
 
 thread_local! {
-    /// The paths that [`RepoPath::numbered`] has met so far; `None` outside of it.
-    static MET: RefCell<Option<IndexSet<RepoPath>>> = const { RefCell::new(None) };
-}
-
-/// A path inside of [`RepoPath::numbered`].
-#[derive(Serialize, Deserialize)]
-enum Numbered<'a> {
-    /// The text, where the path occurs for the first time.
-    Text(#[serde(borrow)] Cow<'a, str>),
-    /// The number of the path among those that occurred before.
-    Number(usize),
+    /// The paths that [`RepoPath::shared`] has deserialized so far; `None` outside of it.
+    static SHARED: RefCell<Option<HashSet<RepoPath>>> = const { RefCell::new(None) };
 }
 
 impl RepoPath {
@@ -47,12 +38,11 @@ impl RepoPath {
         Self(text.into())
     }
 
-    /// Runs a function that serializes or deserializes on this thread. A path is written as text once and then as its
-    /// number, and all that are read from one text share one allocation.
-    pub fn numbered<T>(run: impl FnOnce() -> T) -> T {
-        MET.set(Some(IndexSet::new()));
-        let value = run();
-        MET.set(None);
+    /// Runs `read`. Equal paths that it deserializes on this thread share one allocation.
+    pub fn shared<T>(read: impl FnOnce() -> T) -> T {
+        SHARED.set(Some(HashSet::new()));
+        let value = read();
+        SHARED.set(None);
         value
     }
 
@@ -149,31 +139,21 @@ impl RepoPath {
     }
 }
 
-impl Serialize for RepoPath {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match MET.with_borrow_mut(|met| Some(met.as_mut()?.insert_full(self.clone()))) {
-            None => self.0.serialize(serializer),
-            Some((_, true)) => Numbered::Text(self.as_str().into()).serialize(serializer),
-            Some((number, false)) => Numbered::Number(number).serialize(serializer),
-        }
-    }
-}
-
 impl<'de> Deserialize<'de> for RepoPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if MET.with_borrow(Option::is_none) {
-            return Deserialize::deserialize(deserializer).map(Self);
-        }
-        match Numbered::deserialize(deserializer)? {
-            Numbered::Text(text) => {
-                let path = Self::from_kept(&text);
-                MET.with_borrow_mut(|met| met.get_or_insert_default().insert(path.clone()));
-                Ok(path)
+        #[derive(Deserialize)]
+        #[serde(transparent)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        let Text(text) = Text::deserialize(deserializer)?;
+        SHARED.with_borrow_mut(|shared| {
+            let known = shared.as_ref().and_then(|shared| shared.get(&*text));
+            let path = known.cloned().unwrap_or_else(|| Self::from_kept(&text));
+            if let Some(shared) = shared {
+                shared.insert(path.clone());
             }
-            Numbered::Number(number) => MET
-                .with_borrow(|met| met.as_ref()?.get_index(number).cloned())
-                .ok_or_else(|| D::Error::custom("the number of a path that did not occur")),
-        }
+            Ok(path)
+        })
     }
 }
 

@@ -6,10 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use konverge_base::{
-    atomic_file,
-    model::{Digest, RepoPath},
-};
+use konverge_base::{atomic_file, model::Digest};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The maximum size in bytes. A larger file was not written by Konverge and is ignored.
@@ -28,8 +25,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path, header: &[u8]) -> Option<T>
 
 /// Writes header, value and checksum.
 pub(super) fn write(path: &Path, header: &[u8], value: &impl Serialize) -> std::io::Result<()> {
-    let bytes = RepoPath::numbered(|| postcard::to_extend(value, header.to_vec()));
-    let mut bytes = bytes.map_err(std::io::Error::other)?;
+    let mut bytes = postcard::to_extend(value, header.to_vec()).map_err(std::io::Error::other)?;
     let sum = Digest::of_bytes(&bytes);
     bytes.extend_from_slice(sum.as_bytes());
     atomic_file::write(path, &bytes)
@@ -37,7 +33,7 @@ pub(super) fn write(path: &Path, header: &[u8], value: &impl Serialize) -> std::
 
 /// Decodes a value. Returns `None` if it does not use all bytes.
 fn value<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    let (value, rest) = RepoPath::numbered(|| postcard::take_from_bytes(bytes)).ok()?;
+    let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
     rest.is_empty().then_some(value)
 }
 
@@ -101,7 +97,7 @@ fn body<'a>(bytes: &'a [u8], header: &[u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
     use crate::affected::RuntimeReads;
-    use konverge_base::model::stack::CompileSetup;
+    use konverge_base::model::{RepoPath, stack::CompileSetup};
     use serde_json::json;
 
     #[test]
@@ -165,8 +161,8 @@ mod tests {
             ..CompileSetup::default()
         };
         let sum = Digest::of_bytes(b"a");
-        let bytes = RepoPath::numbered(|| postcard::to_stdvec(&(&setup, sum))).unwrap();
-        let read = value::<(CompileSetup, Digest)>;
+        let bytes = postcard::to_stdvec(&(&setup, sum)).unwrap();
+        let read = |bytes: &[u8]| RepoPath::shared(|| value::<(CompileSetup, Digest)>(bytes));
         let back = read(&bytes).unwrap();
         assert_eq!(back, (setup.clone(), sum));
         assert_eq!(back.0.options[0].1.to_string(), setup.options[0].1.to_string());
@@ -186,8 +182,6 @@ mod tests {
         assert_eq!(value::<Vec<Digest>>(&long), None);
         let unknown = postcard::to_stdvec(&(3_u32, Vec::<String>::new())).unwrap();
         assert_eq!(value::<RuntimeReads>(&unknown), None);
-        let far = RepoPath::numbered(|| postcard::to_stdvec(&(1_u32, 0_u32))).unwrap();
-        assert_eq!(value::<RepoPath>(&far), None, "no path has this number");
         let named = RuntimeReads::Named(vec!["a".to_owned(), "b".to_owned()]);
         let bytes = postcard::to_stdvec(&named).unwrap();
         assert_eq!(value::<RuntimeReads>(&bytes), Some(named));

@@ -45,7 +45,7 @@ impl Snapshot {
 
     /// Loads a snapshot; `None` for a missing, damaged or incompatible file.
     pub fn load(path: &Path) -> Option<Self> {
-        cache_file::read::<Self>(path, HEADER).filter(Self::is_consistent)
+        RepoPath::shared(|| cache_file::read::<Self>(path, HEADER)).filter(Self::is_consistent)
     }
 
     /// Creates a snapshot of an analysis; `None` unless all its files are in one git tree.
