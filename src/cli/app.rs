@@ -454,6 +454,8 @@ fn watch_signals(cancel: CancellationToken) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -465,6 +467,34 @@ mod tests {
             assert!(said.contains("hint:") && !said.contains("tip:"), "{said}");
         }
         assert_eq!(with_hints("error: `a tip: b`\n"), "error: `a tip: b`\n");
+    }
+
+    /// An error of a command whose output is JSON is JSON, too.
+    #[test]
+    fn every_form_of_output_is_json_or_named() {
+        fn forms(command: &clap::Command) -> BTreeSet<String> {
+            let output = command.get_arguments().filter(|arg| arg.get_id() == "output");
+            let values = output.flat_map(clap::Arg::get_possible_values);
+            let own = values.map(|value| value.get_name().to_owned());
+            own.chain(command.get_subcommands().flat_map(forms)).collect()
+        }
+        let mut found = forms(&Cli::command());
+        for json in JSON_FORMS {
+            assert!(found.remove(json), "{json}");
+        }
+        let others = [
+            "annotations",
+            "argocd-paths",
+            "dot",
+            "folders",
+            "html",
+            "manifests",
+            "markdown",
+            "mermaid",
+            "text",
+            "yaml",
+        ];
+        assert_eq!(found, others.map(str::to_owned).into());
     }
 
     #[test]

@@ -11,7 +11,8 @@ use konverge_run::notify_receivers;
 
 const UNDELIVERED: &str = "a notification was not delivered";
 
-/// Sends notifications to the receivers of the configuration. Without any news, none is sent.
+/// Sends notifications to the receivers of the configuration, which is that of the default branch. Without any news,
+/// none is sent.
 pub(super) async fn send(job: &Job, config: &Config, news: &[News]) {
     if news.is_empty() || config.notify.is_empty() {
         return;

@@ -210,7 +210,9 @@ impl<'a> RestoreSteps<'a> {
         // Only the given digests count, and no review of a pull request does.
         let gate = ReviewGate::new(policy_check, Vec::new(), self.digests.clone());
         let gate = Arc::new(gate.for_restoring(approved));
-        let (restored, decisions) = apply_recorded(&planning, recorded, gate).await?;
+        let (restored, mut decisions) = apply_recorded(&planning, recorded, gate).await?;
+        // No review covers a restoration, so a stack that the gate stopped is a failed one to who is notified.
+        decisions.stopped.clear();
         Ok(EndedRestore {
             planning,
             undiffering,

@@ -135,6 +135,7 @@ async fn test(job: &Job, event: &PullRequestEvent) -> Result<TestedStacks, UserE
     let targets = revisions.targets(&revisions.affected()).into_iter();
     let stacks: Vec<_> = targets.filter_map(|target| target.head).collect();
     let builder = RunBuilder::new(&job.run, config);
+    // The trust in the change limits what a compilation may do.
     let compilers = compilers(&builder, trust, None, revisions.base.as_ref())?;
     // Offline tests need no trust. Live tests write to a cluster, so they run only for a change that is proposed for
     // the default branch, after the policy sets passed.

@@ -88,25 +88,28 @@ type Identity<'a> = (&'static str, &'a str, Option<&'a str>, fn(&str) -> bool);
 
 impl LoginConfig {
     fn identities(&self) -> Vec<Identity<'_>> {
-        let aws = self.aws.as_ref().map(|of| (&of.role, &of.preview_role));
-        let google = self.google.as_ref();
-        let google = google.map(|of| (&of.service_account, &of.preview_service_account));
-        let azure = self
-            .azure
-            .as_ref()
-            .map(|of| (&of.client_id, &of.preview_client_id));
-        let alibaba = self.alibaba.as_ref().map(|of| (&of.role, &of.preview_role));
-        let all: [(_, _, fn(&str) -> bool); 4] = [
-            ("aws.role", aws, is_aws_role),
-            ("google.service_account", google, is_service_account),
-            ("azure.client_id", azure, is_application),
-            ("alibaba.role", alibaba, is_alibaba_role),
-        ];
-        let all = all.into_iter().filter_map(|(key, of, has_form)| {
-            let (apply, preview) = of?;
-            Some((key, apply.as_str(), preview.as_deref(), has_form))
-        });
-        all.collect()
+        let mut all: Vec<Identity<'_>> = Vec::new();
+        if let Some(aws) = &self.aws {
+            all.push(("aws.role", &aws.role, aws.preview_role.as_deref(), is_aws_role));
+        }
+        if let Some(google) = &self.google {
+            let preview = google.preview_service_account.as_deref();
+            all.push((
+                "google.service_account",
+                &google.service_account,
+                preview,
+                is_service_account,
+            ));
+        }
+        if let Some(azure) = &self.azure {
+            let preview = azure.preview_client_id.as_deref();
+            all.push(("azure.client_id", &azure.client_id, preview, is_application));
+        }
+        if let Some(alibaba) = &self.alibaba {
+            let preview = alibaba.preview_role.as_deref();
+            all.push(("alibaba.role", &alibaba.role, preview, is_alibaba_role));
+        }
+        all
     }
 
     /// Returns true if a preview has an identity of its own at each of the clouds.

@@ -330,7 +330,9 @@ impl<'a> UnfinishedPlan<'a> {
                     items.push(item);
                     asked.push(member);
                 }
-                Err(failure) => drop(self.failures.own.insert(id, failure.into())),
+                Err(failure) => {
+                    self.failures.own.insert(id, failure.into());
+                }
             }
         }
         let runtime = self.request.runtimes.get(*kind)?;

@@ -48,7 +48,7 @@ impl Changes for Client {
         let raw: Vec<ListedPullRequest> = self.list(&path, READ).await?;
         let is_from = |raw: &ListedPullRequest| {
             let of = raw.head.owner();
-            raw.head.label == branch && of.is_some_and(|of| of.eq_ignore_ascii_case(owner))
+            raw.head.label.as_deref() == Some(branch) && of.is_some_and(|of| of.eq_ignore_ascii_case(owner))
         };
         raw.into_iter()
             .filter(is_from)

@@ -88,7 +88,8 @@ impl Proposals for Client {
 
     async fn proposals_of(&self, branch: &str) -> Result<Vec<ProposedPullRequest>> {
         let path = self.path("/pulls?state=all&sort=recentupdate");
-        let is_of_branch = |raw: &ListedPullRequest| raw.is_home() && raw.head.label == branch;
+        let is_of_branch =
+            |raw: &ListedPullRequest| raw.is_home() && raw.head.label.as_deref() == Some(branch);
         let (mut found, mut before) = (Vec::new(), 0);
         for page in 1..=PAGES {
             let Page { items, is_last } = self.page::<ListedPullRequest>(&path, READ, page, before).await?;

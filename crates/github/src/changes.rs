@@ -208,6 +208,20 @@ mod tests {
             "it was deleted"
         );
         assert!(from_fork(|pull| pull["base"]["repo"] = json!(null)));
+        let of_deleted_account = read(|pull| {
+            pull["user"] = json!(null);
+            pull["head"]["user"] = json!(null);
+            pull["head"]["label"] = json!(null);
+            pull["head"]["repo"] = json!(null);
+        });
+        let of_deleted_account = of_deleted_account.unwrap();
+        assert_eq!(
+            (
+                of_deleted_account.from_fork,
+                of_deleted_account.head_branch.as_str()
+            ),
+            (true, "topic")
+        );
         assert!(from_fork(|pull| {
             pull["base"]["repo"] = json!(null);
             pull["head"]["repo"] = json!(null);

@@ -32,11 +32,11 @@ pub struct ListedPullRequest {
 /// The source or the target branch of a pull request.
 #[derive(Deserialize)]
 pub struct PullRequestSide {
-    #[serde(rename = "ref", default)]
+    #[serde(rename = "ref")]
     name: String,
-    /// At Gitea the name of the branch, even after its deletion. Empty if the head was pushed to `refs/for/main`.
-    #[serde(default)]
-    pub label: String,
+    /// At Gitea the name of the branch, even after its deletion. Empty if the head was pushed to `refs/for/main`. At
+    /// GitHub `null` for the branch of a deleted account.
+    pub label: Option<String>,
     /// The commit.
     #[serde(default)]
     pub sha: String,
@@ -69,7 +69,7 @@ impl ListedPullRequest {
     pub fn into_pull_request(self, rest: &RestClient, path: &str) -> Result<PullRequest> {
         let is_home = self.is_home();
         let head_branch = match rest.api.kind() {
-            ForgeKind::Gitea => self.head.label,
+            ForgeKind::Gitea => self.head.label.unwrap_or_default(),
             ForgeKind::Github | ForgeKind::Gitlab => self.head.name,
         };
         Ok(PullRequest {

@@ -150,7 +150,9 @@ fn refusal(new: &Claim, id: &ResourceId, other: &StackId) -> UserError {
         Claim::Import { .. } => {
             format!("`{id}`: stack `{other}` would import the same object by its `import-id`")
         }
-        _ => format!("`{id}`: stack `{other}` would create or adopt the same object"),
+        Claim::Object { .. } | Claim::ObjectHash { .. } => {
+            format!("`{id}`: stack `{other}` would create or adopt the same object")
+        }
     };
     UserError::new(ErrorKind::Policy, what)
         .hint("only one stack can own an object: remove the object from one of the two stacks")

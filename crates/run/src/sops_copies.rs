@@ -27,10 +27,12 @@ const WORD: &[u8] = b"sops";
 #[derive(Default)]
 pub(crate) struct SopsCopies {
     source: Option<Arc<dyn Source>>,
-    encrypted: OnceLock<Result<Vec<(FileVersion, Arc<SopsText>)>, SourceError>>,
+    encrypted: OnceLock<Result<Vec<EncryptedFile>, SourceError>>,
     /// The other files that share a data key or a value with a file, by the path of that file.
     copies: Mutex<BTreeMap<RepoPath, Vec<Found>>>,
 }
+
+type EncryptedFile = (FileVersion, Arc<SopsText>);
 
 /// A file of the revision, or, with a commit, an earlier version that was changed or deleted since.
 #[derive(Clone)]

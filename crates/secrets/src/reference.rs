@@ -340,8 +340,11 @@ fn finish(
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let is_version = !value.is_empty() && value.chars().all(is_path_character);
         match name {
-            // In a store without versions the plan writes `at=hash:DIGITS`.
-            "version" | "at" if !is_version || (name == "version" && value.contains(':')) => {
+            "version" if !is_version || value.contains(':') => {
+                return Err("a version is made of letters, digits and `_ . - @ = ~`");
+            }
+            // In a store without versions the plan writes `hash:DIGITS` instead.
+            "at" if !is_version => {
                 return Err("a version is made of letters, digits and `_ . - @ = ~`");
             }
             "version" => reference.version = Some(value.to_owned()),

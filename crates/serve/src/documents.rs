@@ -254,7 +254,7 @@ impl Asked {
         let mut audit: AuditDocument = within_deadline(actions.audit(at_most)).await?;
         audit.entries.retain(|entry| {
             let folder = entry.folder.as_ref();
-            folder.is_none_or(|folder| self.access.may_see(folder))
+            folder.map_or(entry.stack.is_none(), |folder| self.access.may_see(folder))
         });
         if !self.access.sees_all() {
             audit.notices.clear();

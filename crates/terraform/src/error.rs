@@ -193,6 +193,8 @@ impl From<TerraformError> for PlanFailure {
     fn from(error: TerraformError) -> Self {
         let error = UserError::from(error);
         Self {
+            // What Terraform alone refuses has its kind. A login, a secret or a key that is missing has another one, and
+            // concerns more than these resources.
             stops_stack: error.kind != ErrorKind::Terraform,
             error: Box::new(error),
         }

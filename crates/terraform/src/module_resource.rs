@@ -189,16 +189,12 @@ fn reference_in(value: &Value, path: FieldPath) -> Option<FieldPath> {
 }
 
 fn check_reserved(id: &ResourceId, attributes: &Map<String, Value>) -> Result<(), TerraformError> {
-    let is_reserved = |key: &&&str| attributes.contains_key(**key);
-    let key = match (RESERVED.iter().find(is_reserved), attributes.get("lifecycle")) {
-        (Some(key), _) => key,
-        (None, None) => return Ok(()),
-        (None, Some(Value::Object(lifecycle)))
-            if lifecycle.iter().all(|(key, value)| is_harmless(key, value)) =>
-        {
-            return Ok(());
-        }
-        (None, Some(_)) => "lifecycle",
+    let reserved = RESERVED.iter().find(|key| attributes.contains_key(**key));
+    let key = match attributes.get("lifecycle") {
+        _ if reserved.is_some() => reserved.copied().unwrap_or_default(),
+        None => return Ok(()),
+        Some(Value::Object(all)) if all.iter().all(|(key, value)| is_harmless(key, value)) => return Ok(()),
+        Some(_) => "lifecycle",
     };
     let what = format!("`{id}` sets `{key}`, which is a Terraform meta-argument, not an attribute");
     let hint = "remove the key from the attributes; order is set with `dependsOn`";

@@ -128,10 +128,13 @@ impl TerraformState {
         provider: &ProviderRef,
     ) -> Result<&'a [String], TerraformError> {
         let listed = check_allowed(&options.providers, id, provider)?;
+        if !listed.is_empty() {
+            return Ok(listed);
+        }
         let first = self
             .hashes
             .get(&format!("{} {}", provider.source, provider.version));
-        Ok(first.filter(|_| listed.is_empty()).map_or(listed, Vec::as_slice))
+        Ok(first.map_or(listed, Vec::as_slice))
     }
 
     /// Records the hashes of a provider's package.

@@ -88,7 +88,8 @@ impl<'a> GoldenFiles<'a> {
         match spec::read_text(text, path.as_str()) {
             Ok(golden) if is_same(&golden, printed) => None,
             Ok(golden) => Some(describe(&golden, printed, self.secrets)),
-            Err(error) => Some(error.to_string()),
+            // The finding has the place.
+            Err(error) => Some(error.error.message),
         }
     }
 

@@ -1,22 +1,14 @@
 //! [`RepoPath`]: a path relative to the root of the repository, with `/` and without `.` or `..`.
 
-use std::{borrow::Cow, cell::RefCell, collections::HashSet, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use derive_more::{Debug, Display};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// A normalized path relative to the root of the repository. The root itself is the empty path. Cheap to
 /// clone: a revision has tens of thousands of paths, and two revisions share nearly all of them.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Debug, Display)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-#[debug("{_0:?}")]
-#[display("{}", if _0.is_empty() { "." } else { &**_0 })]
 pub struct RepoPath(Arc<str>);
-
-thread_local! {
-    /// The paths that [`RepoPath::shared`] has deserialized so far; `None` outside of it.
-    static SHARED: RefCell<Option<HashSet<RepoPath>>> = const { RefCell::new(None) };
-}
 
 impl RepoPath {
     /// Returns the root of the repository: the empty path.
@@ -36,14 +28,6 @@ impl RepoPath {
     /// Creates a path from a text that was normalized before it was stored.
     pub fn from_kept(text: &str) -> Self {
         Self(text.into())
-    }
-
-    /// Runs `read`. Equal paths that it deserializes on this thread share one allocation.
-    pub fn shared<T>(read: impl FnOnce() -> T) -> T {
-        SHARED.set(Some(HashSet::new()));
-        let value = read();
-        SHARED.set(None);
-        value
     }
 
     /// Joins a relative path and normalizes the result. Returns `None` if the result leaves the repository or
@@ -139,24 +123,6 @@ impl RepoPath {
     }
 }
 
-impl<'de> Deserialize<'de> for RepoPath {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(transparent)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-        let Text(text) = Text::deserialize(deserializer)?;
-        SHARED.with_borrow_mut(|shared| {
-            let known = shared.as_ref().and_then(|shared| shared.get(&*text));
-            let path = known.cloned().unwrap_or_else(|| Self::from_kept(&text));
-            if let Some(shared) = shared {
-                shared.insert(path.clone());
-            }
-            Ok(path)
-        })
-    }
-}
-
 impl std::borrow::Borrow<str> for RepoPath {
     fn borrow(&self) -> &str {
         &self.0
@@ -166,6 +132,18 @@ impl std::borrow::Borrow<str> for RepoPath {
 impl AsRef<std::path::Path> for RepoPath {
     fn as_ref(&self) -> &std::path::Path {
         std::path::Path::new(self.as_str())
+    }
+}
+
+impl fmt::Display for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "." } else { &self.0 })
+    }
+}
+
+impl fmt::Debug for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 

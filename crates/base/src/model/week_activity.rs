@@ -41,7 +41,8 @@ impl Week {
     }
 }
 
-/// The applies of a stack in one week. It is serialized as a list of numbers, because the index contains many.
+/// The applies of a stack in one week. It is serialized as a list of numbers, because the index contains many. Their
+/// order is that of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, derive_more::From, derive_more::Into)]
 #[serde(from = "WeekNumbers", into = "WeekNumbers")]
 pub struct WeekActivity {

@@ -64,6 +64,8 @@ pub(crate) struct PolicyCheck {
     /// The policies under which pull requests were reviewed, which must be satisfied too.
     pub(crate) reviewed: ReviewedPolicies,
     pub(crate) archive: Archive,
+    /// Limits the check to freezes and the size of the plan: an earlier apply is restored, whose pull request was
+    /// approved at that time.
     pub(crate) restoring: bool,
     /// The people whose approvals of digests count.
     pub(crate) agreeing: DispatchApprovers,

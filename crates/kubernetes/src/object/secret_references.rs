@@ -254,7 +254,7 @@ fn place(
             RotatedVersion::Keep if !of_file => {
                 format!("{moved}: it is not written, because `secrets.rotation` is `leave`")
             }
-            _ => moved,
+            RotatedVersion::Keep | RotatedVersion::Write => moved,
         });
     }
     // A generated value is generated only once, so an existing one stays, even if Kusion generated it before

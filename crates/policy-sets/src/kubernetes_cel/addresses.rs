@@ -176,6 +176,7 @@ pub(super) fn add(context: &mut Context) {
         Ok(CelValue::Int(network(name, this)?.prefix_len().into()))
     });
 }
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::{all_fail, all_hold};

@@ -17,8 +17,8 @@ use konverge_base::model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The header. Increase the number when the format changes, or when the same files would be analyzed
-/// differently. The package version is part of it, so each release starts with new snapshots.
+/// The header. Increase the number when the format changes (the order of the fields and variants of every type in it), or
+/// when the same files would be analyzed differently. The package version is part of it, so each release starts with new snapshots.
 const HEADER: &[u8] = concat!("konverge revision 13 ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
 /// A revision as an earlier run analyzed it.
@@ -45,7 +45,7 @@ impl Snapshot {
 
     /// Loads a snapshot; `None` for a missing, damaged or incompatible file.
     pub fn load(path: &Path) -> Option<Self> {
-        RepoPath::shared(|| cache_file::read::<Self>(path, HEADER)).filter(Self::is_consistent)
+        cache_file::read::<Self>(path, HEADER).filter(Self::is_consistent)
     }
 
     /// Creates a snapshot of an analysis; `None` unless all its files are in one git tree.

@@ -106,15 +106,15 @@ impl ParsedFiles {
         let mut met = HashSet::new();
         let files = tree.source().files().iter();
         for (path, entry) in files.filter(|(path, _)| is_wanted(path)) {
-            let kind: &dyn Prefetch = match path.file_name() {
-                "project.yaml" => &self.projects,
-                "stack.yaml" => &self.stacks,
-                "kcl.yaml" => &self.settings,
-                "settings.yaml" if path.as_str().ends_with("ci-test/settings.yaml") => &self.settings,
-                "kcl.mod" => &self.modules,
+            let (kind, class): (&dyn Prefetch, _) = match path.file_name() {
+                "project.yaml" => (&self.projects, 0),
+                "stack.yaml" => (&self.stacks, 1),
+                "kcl.yaml" => (&self.settings, 2),
+                "settings.yaml" if path.as_str().ends_with("ci-test/settings.yaml") => (&self.settings, 2),
+                "kcl.mod" => (&self.modules, 3),
                 _ => continue,
             };
-            let mut is_new = || !kind.knows(entry.blob) && met.insert((path.file_name(), entry.blob));
+            let mut is_new = || !kind.knows(entry.blob) && met.insert((class, entry.blob));
             if entry.kind == FileKind::File && is_new() {
                 wanted.push((kind, entry.blob));
             }

@@ -242,6 +242,7 @@ impl WorkflowHooks<'_> {
     }
 }
 
+/// Removes the workflow records of a removed stack from its state, because the stack may come back with the same Spec.
 pub(super) fn forget(state: &mut StackState) {
     state.runtime.retain(|key, _| !key.starts_with(KEY));
 }
