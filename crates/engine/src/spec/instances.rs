@@ -149,7 +149,7 @@ mod tests {
     fn a_dependency_in_another_spelling_is_named_with_that_of_the_spec() {
         let text = SLIDE.replace("    - v1:namespace:garden", "    - v1:Namespace:garden");
         let spec = read_text(&text, "f").unwrap();
-        let error = UserError::from(ResourceGraph::from_spec(&spec.resources).unwrap_err());
+        let error = ResourceGraph::from_spec(&spec.resources).unwrap_err();
         assert!(error.message.contains("`v1:Namespace:garden`"), "{error}");
         assert!(
             error.hints[0].contains("`v1:namespace:garden`"),
