@@ -21,34 +21,75 @@ pub const BASE: &str = "main";
 /// The branch with the change.
 pub const HEAD: &str = "change";
 
-/// Returns the names and the contents of files of the example.
-macro_rules! example {
-    ($($path:literal),+ $(,)?) => {
-        [$(($path, include_str!(concat!("example/", $path)))),+]
-    };
-}
-
 /// The files of the monorepo.
-const FILES: [(&str, &str); 19] = example![
-    "kcl.mod",
-    "base/model/web.k",
-    "base/render.k",
-    "appops/orders/project.yaml",
-    "appops/orders/base/base.k",
-    "appops/orders/dev/stack.yaml",
-    "appops/orders/dev/kcl.yaml",
-    "appops/orders/dev/main.k",
-    "appops/orders/prod/stack.yaml",
-    "appops/orders/prod/kcl.yaml",
-    "appops/orders/prod/main.k",
-    "appops/storefront/project.yaml",
-    "appops/storefront/base/base.k",
-    "appops/storefront/dev/stack.yaml",
-    "appops/storefront/dev/kcl.yaml",
-    "appops/storefront/dev/main.k",
-    "appops/storefront/prod/stack.yaml",
-    "appops/storefront/prod/kcl.yaml",
-    "appops/storefront/prod/main.k",
+const FILES: [(&str, &str); 19] = [
+    ("kcl.mod", include_str!("example/kcl.mod")),
+    ("base/model/web.k", include_str!("example/base/model/web.k")),
+    ("base/render.k", include_str!("example/base/render.k")),
+    (
+        "appops/orders/project.yaml",
+        include_str!("example/appops/orders/project.yaml"),
+    ),
+    (
+        "appops/orders/base/base.k",
+        include_str!("example/appops/orders/base/base.k"),
+    ),
+    (
+        "appops/orders/dev/stack.yaml",
+        include_str!("example/appops/orders/dev/stack.yaml"),
+    ),
+    (
+        "appops/orders/dev/kcl.yaml",
+        include_str!("example/appops/orders/dev/kcl.yaml"),
+    ),
+    (
+        "appops/orders/dev/main.k",
+        include_str!("example/appops/orders/dev/main.k"),
+    ),
+    (
+        "appops/orders/prod/stack.yaml",
+        include_str!("example/appops/orders/prod/stack.yaml"),
+    ),
+    (
+        "appops/orders/prod/kcl.yaml",
+        include_str!("example/appops/orders/prod/kcl.yaml"),
+    ),
+    (
+        "appops/orders/prod/main.k",
+        include_str!("example/appops/orders/prod/main.k"),
+    ),
+    (
+        "appops/storefront/project.yaml",
+        include_str!("example/appops/storefront/project.yaml"),
+    ),
+    (
+        "appops/storefront/base/base.k",
+        include_str!("example/appops/storefront/base/base.k"),
+    ),
+    (
+        "appops/storefront/dev/stack.yaml",
+        include_str!("example/appops/storefront/dev/stack.yaml"),
+    ),
+    (
+        "appops/storefront/dev/kcl.yaml",
+        include_str!("example/appops/storefront/dev/kcl.yaml"),
+    ),
+    (
+        "appops/storefront/dev/main.k",
+        include_str!("example/appops/storefront/dev/main.k"),
+    ),
+    (
+        "appops/storefront/prod/stack.yaml",
+        include_str!("example/appops/storefront/prod/stack.yaml"),
+    ),
+    (
+        "appops/storefront/prod/kcl.yaml",
+        include_str!("example/appops/storefront/prod/kcl.yaml"),
+    ),
+    (
+        "appops/storefront/prod/main.k",
+        include_str!("example/appops/storefront/prod/main.k"),
+    ),
 ];
 
 /// One line of a file that the change replaces.
