@@ -6,11 +6,11 @@ use konverge_base::model::GroupKind;
 use konverge_engine::spec::graph::Edge;
 
 use crate::{
-    bundle::{Bundle, BundleObject},
+    bundle::{Bundle, BundleObject, refuse},
     document::{Document, Holds},
     edges::{KindOrder, positions, sorted_by_kind, waves},
     error::ExportError,
-    exported::{Exported, Files, level_file, obeyed_annotations, refuse, unknown_values},
+    exported::{Exported, Files, level_file, obeyed_annotations, unknown_values},
     names::stack_slug,
     object_text::{document_text, object_text},
     options::DeliverySource,

@@ -16,13 +16,11 @@ use konverge_engine::spec::graph::{Edge, ResourceGraph};
 use konverge_secrets::{HashKey, Secrets, mask_object};
 
 use crate::{
-    document::Place,
     error::{ExportError, ExportRefusal, Why},
-    exported::refuse,
     names::ObjectNames,
     object_text::{sorted_map, text},
     secret_copies::SecretCopies,
-    value_places::ValuePlace,
+    value_places::{Place, ValuePlace},
     values::{ValueFinder, holds_secret_data},
 };
 
@@ -367,5 +365,26 @@ fn masked_places(value: &Value, masked: &Value, path: FieldPath, found: &mut Vec
             }
         }
         _ => found.push(path),
+    }
+}
+
+/// Returns an error if there are refusals.
+pub(crate) fn refuse(
+    bundle: &Bundle,
+    target: &'static str,
+    mut refusals: Vec<ExportRefusal>,
+) -> Result<(), ExportError> {
+    if refusals.is_empty() {
+        return Ok(());
+    }
+    refusals.sort();
+    Err(refused(bundle, target, refusals))
+}
+
+pub(crate) fn refused(bundle: &Bundle, target: &'static str, refusals: Vec<ExportRefusal>) -> ExportError {
+    ExportError::Refused {
+        stack: bundle.stack.clone(),
+        target,
+        refusals,
     }
 }

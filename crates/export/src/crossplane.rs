@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use konverge_base::model::{FieldPath, ResourceId};
 
 use crate::{
-    bundle::{Bundle, BundleObject},
+    bundle::{Bundle, BundleObject, refuse},
     document::{Document, Holds, Loss},
     error::ExportError,
-    exported::{Exported, Files, refuse, unknown_values},
+    exported::{Exported, Files, unknown_values},
     names::stack_slug,
     object_text::document_text,
     value_places::{ValueGroup, ValuePart, ValuePlace},

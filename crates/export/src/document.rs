@@ -6,7 +6,10 @@ use serde::Serialize;
 use konverge_base::model::{CommitId, Digest, FieldPath, ResourceId, StackId};
 use konverge_engine::spec::graph::Edge;
 
-use crate::bundle::{Bundle, BundleEdge, BundleObject, OmittedResource};
+use crate::{
+    bundle::{Bundle, BundleEdge, BundleObject, OmittedResource},
+    value_places::Place,
+};
 
 /// The document about an export.
 #[derive(Debug, Clone, Serialize)]
@@ -124,15 +127,6 @@ pub struct NeededValue {
     /// The object that needs the value.
     pub id: ResourceId,
     /// The path in the object.
-    pub path: FieldPath,
-}
-
-/// A location in an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
-    /// The object that has the value.
-    pub id: ResourceId,
-    /// The path, as a JSON pointer (RFC 6901).
     pub path: FieldPath,
 }
 

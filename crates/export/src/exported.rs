@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     bundle::Bundle,
     document::Document,
-    error::{ExportError, ExportRefusal, Why},
+    error::{ExportRefusal, Why},
     value_places::{ValueGroup, ValuePlace, place_name},
 };
 
@@ -19,27 +19,6 @@ pub struct Exported {
     pub files: Files,
     /// The document about the files.
     pub document: Document,
-}
-
-/// Returns an error if there are refusals.
-pub(crate) fn refuse(
-    bundle: &Bundle,
-    target: &'static str,
-    mut refusals: Vec<ExportRefusal>,
-) -> Result<(), ExportError> {
-    if refusals.is_empty() {
-        return Ok(());
-    }
-    refusals.sort();
-    Err(refused(bundle, target, refusals))
-}
-
-pub(crate) fn refused(bundle: &Bundle, target: &'static str, refusals: Vec<ExportRefusal>) -> ExportError {
-    ExportError::Refused {
-        stack: bundle.stack.clone(),
-        target,
-        refusals,
-    }
 }
 
 /// Returns a refusal for each value that the user would have to provide, for targets other than charts. `takes`

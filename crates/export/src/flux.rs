@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::{
-    bundle::Bundle,
+    bundle::{Bundle, refuse},
     document::{Document, Holds},
     error::ExportError,
-    exported::{Exported, Files, level_file, obeyed_annotations, refuse, unknown_values},
+    exported::{Exported, Files, level_file, obeyed_annotations, unknown_values},
     names::stack_slug,
     object_text::{documents_text, object_text},
     options::DeliverySource,

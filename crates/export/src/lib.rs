@@ -26,10 +26,10 @@ mod value_places;
 mod values;
 
 pub use bundle::{Bundle, BundleObject, BundleRequest, LeaveOut, OmittedResource};
-pub use document::{Document, Holds, KeptEdge, Loss, LostEdge, Place};
+pub use document::{Document, Holds, KeptEdge, Loss, LostEdge};
 pub use error::{ExportError, ExportRefusal, Why};
 pub use exported::{Exported, Files};
 pub use names::stack_slug;
 pub use options::{ChartOptions, DeliverySource};
 pub use target::{ExportTarget, export};
-pub use value_places::{RequiredValue, ValueCode, ValueGroup, ValuePart, ValuePlace};
+pub use value_places::{Place, RequiredValue, ValueCode, ValueGroup, ValuePart, ValuePlace};

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::{
-    bundle::Bundle,
+    bundle::{Bundle, refuse},
     document::Document,
     edges::{positions, sorted_by_kind},
     error::{ExportError, ExportRefusal, Why},
-    exported::{Exported, Files, refuse, unknown_values},
+    exported::{Exported, Files, unknown_values},
     names::stack_slug,
     object_text::document_text,
 };

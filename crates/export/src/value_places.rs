@@ -1,6 +1,7 @@
 //! The values that the user of a chart provides, and the locations in objects that need them.
 
 use konverge_base::model::{FieldPath, ResourceId};
+use serde::Serialize;
 
 /// The section of a chart's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +72,15 @@ pub enum ValuePart {
     Text(String),
     /// A value that replaces this part.
     Value(RequiredValue),
+}
+
+/// A location in an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    /// The object that has the value.
+    pub id: ResourceId,
+    /// The path, as a JSON pointer (RFC 6901).
+    pub path: FieldPath,
 }
 
 /// A location in an object with an unknown value.

@@ -1,5 +1,6 @@
 //! Executes a plan: sends the same request as the dry-run, bound to the object that the plan read.
 
+mod apply_task;
 mod creation;
 mod delete;
 mod early_failure;
@@ -13,13 +14,14 @@ mod write;
 use serde_json::Value;
 
 use self::{
+    apply_task::ApplyTask,
     creation::Owner,
     delete::Dependents,
     readiness::WaitLimits,
     write::{FilledBody, write_and_record},
 };
 use super::{
-    api::{clusters::Kubernetes, discovery::ResourceType},
+    api::clusters::Kubernetes,
     object::{
         completed_jobs, fetch,
         object_record::{self, PreparedWrite},
@@ -29,45 +31,12 @@ use super::{
 };
 use konverge_base::{
     error::UserError,
-    model::{GroupKind, ResourceId, apply_result::Waiting, hook::HookTime, plan::Action, state::Recorded},
+    model::{GroupKind, hook::HookTime, plan::Action, state::Recorded},
 };
 use konverge_engine::runtime::{AppliedResource, ApplySink, PlannedResource, StackScope};
 
 /// Maximum number of lookups of a kind that was just defined.
 const KIND_TRIES: u32 = 20;
-
-/// Arguments that every step of applying one object shares.
-#[derive(Clone, Copy)]
-struct ApplyTask<'a> {
-    runtime: &'a Kubernetes,
-    scope: &'a StackScope,
-    subject: &'a PlanItem,
-    of: &'a ResourceType,
-    planned: &'a PlannedResource,
-    sink: &'a dyn ApplySink,
-}
-
-impl<'a> ApplyTask<'a> {
-    fn id(&self) -> &'a ResourceId {
-        &self.planned.item.id
-    }
-
-    /// Returns the result with the last version of the live object.
-    fn applied(
-        &self,
-        recorded: Option<Recorded>,
-        live: Option<Value>,
-        waiting: Option<(Waiting, String)>,
-    ) -> AppliedResource {
-        let texts = live.as_ref().map(|live| self.subject.secret_texts(live));
-        AppliedResource {
-            sensitive: texts.unwrap_or_default(),
-            live,
-            waiting,
-            ..AppliedResource::unread(self.id().clone(), recorded)
-        }
-    }
-}
 
 /// Applies one resource. Every path ends in [`ApplySink::record_result`].
 pub(super) async fn apply(

@@ -1,26 +1,20 @@
 //! [`Infrastructure`]: the clusters and Terraform of a run, from the effective configuration.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
-
-use async_trait::async_trait;
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{RunBuilder, RunContext, caches, cluster_selection::given_name, health_evaluator, health_rules};
 use konverge_base::{
-    error::{ErrorKind, SharedError, UserError},
+    error::{ErrorKind, UserError},
     model::{ClusterName, spec::Spec},
     variables,
 };
-use konverge_cloud::{
-    CloudEnvironment,
-    secret_stores::{ClusterSecrets, SecretProblem},
-};
+use konverge_cloud::CloudEnvironment;
 use konverge_config::{self as config, Config, EffectiveStack};
 use konverge_engine::runtime::RunNotes;
 use konverge_kubernetes::{
-    ClusterAccess, ClusterCredentials, Conflicts, KubeconfigText, Kubernetes, Options, SecretData,
-    health::HealthRules,
+    ClusterAccess, ClusterCredentials, Conflicts, KubeconfigText, Kubernetes, Options, health::HealthRules,
 };
-use konverge_secrets::{SecretValue, Secrets};
+use konverge_secrets::Secrets;
 use konverge_state::Sealer;
 use konverge_terraform::{AllowedProvider, StateEncryption, Terraform, TerraformOptions};
 
@@ -32,132 +26,101 @@ pub struct Infrastructure {
     pub terraform: Terraform,
 }
 
-/// Reads the Secrets of a cluster. Without clusters, it reads nothing.
-pub(crate) struct ClusterReader {
-    pub kubernetes: Option<Kubernetes>,
-    pub cluster: Option<ClusterName>,
-}
-
-#[async_trait]
-impl ClusterSecrets for ClusterReader {
-    async fn secret(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<BTreeMap<String, SecretValue>, SecretProblem> {
-        let unavailable = |why: SharedError| SecretProblem::Unavailable { status: None, why };
-        let kubernetes = self
-            .kubernetes
-            .as_ref()
-            .ok_or_else(|| unavailable("no cluster is queried in this run".into()))?;
-        let found = kubernetes.secret_data(self.cluster.as_ref(), namespace, name);
-        match found
-            .await
-            .map_err(|failure| unavailable(failure.message.into()))?
-        {
-            SecretData::Found(data) => Ok(data),
-            SecretData::Missing => Err(SecretProblem::Missing(None)),
-            SecretData::Denied(failure) => Err(SecretProblem::Denied {
-                status: Some(403),
-                why: failure.message.into(),
-            }),
+impl RunBuilder<'_> {
+    /// Opens the clusters and Terraform, whatever `live` says. Each connects with its first request.
+    ///
+    /// # Errors
+    /// A setting is invalid.
+    pub async fn connect(&self) -> Result<Infrastructure, UserError> {
+        let (run, config, given) = (self.run, &self.config, &self.given);
+        let backend = self.backend.as_ref();
+        let secrets = backend.map_or(&run.secrets, |backend| &backend.secrets);
+        // No executable may come from the checkout, because a pull request could have put it there.
+        let checkout = run.checkout();
+        let trusted = |what: &str, path: &str| -> Result<PathBuf, UserError> {
+            checkout.trust(what, path.as_ref())?;
+            Ok(PathBuf::from(path))
+        };
+        let mut clusters: Vec<_> = config
+            .clusters
+            .iter()
+            .map(|(name, cluster)| access(run, name.clone(), cluster))
+            .collect::<Result<_, _>>()?;
+        let of_file = |name, path, context| ClusterAccess {
+            name,
+            credentials: ClusterCredentials::Kubeconfig {
+                path,
+                context,
+                variable: None,
+            },
+            requests: None,
+        };
+        if given.is_given() {
+            let path = given.kubeconfig.as_ref().map(|path| run.dir.join(path));
+            clusters.push(of_file(given_name(), path, given.context.clone()));
         }
-    }
-}
-
-/// Creates the Kubernetes and Terraform runtimes. Each connects with its first request.
-///
-/// # Errors
-/// A setting is invalid.
-pub(super) async fn connect(builder: &RunBuilder<'_>) -> Result<Infrastructure, UserError> {
-    let (run, config, given) = (builder.run, &builder.config, &builder.given);
-    let backend = builder.backend.as_ref();
-    let secrets = backend.map_or(&run.secrets, |backend| &backend.secrets);
-    // No executable may come from the checkout, because a pull request could have put it there.
-    let checkout = run.checkout();
-    let trusted = |what: &str, path: &str| -> Result<PathBuf, UserError> {
-        checkout.trust(what, path.as_ref())?;
-        Ok(PathBuf::from(path))
-    };
-    let mut clusters: Vec<_> = config
-        .clusters
-        .iter()
-        .map(|(name, cluster)| access(run, name.clone(), cluster))
-        .collect::<Result<_, _>>()?;
-    let of_file = |name, path, context| ClusterAccess {
-        name,
-        credentials: ClusterCredentials::Kubeconfig {
-            path,
-            context,
-            variable: None,
-        },
-        requests: None,
-    };
-    if given.is_given() {
-        let path = given.kubeconfig.as_ref().map(|path| run.dir.join(path));
-        clusters.push(of_file(given_name(), path, given.context.clone()));
-    }
-    // Only a user's machine has such kubeconfigs: in `ci` a stack must not name a file.
-    for (name, path) in given.of_stacks.iter().flatten() {
-        clusters.push(of_file(name.clone(), Some(PathBuf::from(path)), None));
-    }
-    let options = Options {
-        wait: builder.waits,
-        checkout: checkout.clone(),
-        environment: CloudEnvironment::new(run.env.clone()),
-        rules: match &builder.rule_files {
-            Some(files) => health_rules::load(run, config, files.as_ref())?,
-            None => HealthRules::default().with_evaluator(health_evaluator::new(run, config)),
-        },
-        cancel: run.cancel.clone(),
-        notes: {
-            let notes = Arc::clone(&run.notes);
-            RunNotes::new(move |note| notes.say(note))
-        },
-        ..configured_options(config)
-    };
-    let notes = options.notes.clone();
-    let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
-    let mut terraform = provider_rules(config, secrets.clone());
-    terraform.checkout = checkout.clone();
-    terraform.notes = notes;
-    terraform.binary = config
-        .terraform
-        .binary
-        .as_ref()
-        .map(|path| {
-            // Only a path can be checked here. A name is looked up in `PATH` later.
-            if path.contains('/') {
-                trusted("`terraform.binary`", path)
-            } else {
-                Ok(PathBuf::from(path))
-            }
+        // Only a user's machine has such kubeconfigs: in `ci` a stack must not name a file.
+        for (name, path) in given.of_stacks.iter().flatten() {
+            clusters.push(of_file(name.clone(), Some(PathBuf::from(path)), None));
+        }
+        let options = Options {
+            wait: self.waits,
+            checkout: checkout.clone(),
+            environment: CloudEnvironment::new(run.env.clone()),
+            rules: match &self.rule_files {
+                Some(files) => health_rules::load(run, config, files.as_ref())?,
+                None => HealthRules::default().with_evaluator(health_evaluator::new(run, config)),
+            },
+            cancel: run.cancel.clone(),
+            notes: {
+                let notes = Arc::clone(&run.notes);
+                RunNotes::new(move |note| notes.say(note))
+            },
+            ..configured_options(config)
+        };
+        let notes = options.notes.clone();
+        let kubernetes = Kubernetes::connect(clusters, options, secrets.clone()).await;
+        let mut terraform = provider_rules(config, secrets.clone());
+        terraform.checkout = checkout.clone();
+        terraform.notes = notes;
+        terraform.binary = config
+            .terraform
+            .binary
+            .as_ref()
+            .map(|path| {
+                // Only a path can be checked here. A name is looked up in `PATH` later.
+                if path.contains('/') {
+                    trusted("`terraform.binary`", path)
+                } else {
+                    Ok(PathBuf::from(path))
+                }
+            })
+            .transpose()?;
+        let mirror = config.terraform.mirror.as_ref();
+        terraform.mirror = mirror
+            .map(|path| trusted("`terraform.mirror`", path))
+            .transpose()?;
+        // Plugins are executed, so a pull request must not be able to write into their cache.
+        let caches = caches::trusted_folder(run);
+        terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
+        terraform.key = backend
+            .and_then(|backend| backend.states.sealer().cloned())
+            .map(|sealer| Arc::new(StateSeal(sealer)) as Arc<dyn StateEncryption>);
+        terraform.providers = config
+            .terraform
+            .providers
+            .iter()
+            .map(|provider| AllowedProvider {
+                source: provider.source.clone(),
+                version: provider.version.clone(),
+                hashes: provider.hashes.clone(),
+            })
+            .collect();
+        Ok(Infrastructure {
+            kubernetes,
+            terraform: Terraform::new(terraform),
         })
-        .transpose()?;
-    let mirror = config.terraform.mirror.as_ref();
-    terraform.mirror = mirror
-        .map(|path| trusted("`terraform.mirror`", path))
-        .transpose()?;
-    // Plugins are executed, so a pull request must not be able to write into their cache.
-    let caches = caches::trusted_folder(run);
-    terraform.plugin_cache = caches.map(|caches| caches.join("terraform"));
-    terraform.key = backend
-        .and_then(|backend| backend.states.sealer().cloned())
-        .map(|sealer| Arc::new(StateSeal(sealer)) as Arc<dyn StateEncryption>);
-    terraform.providers = config
-        .terraform
-        .providers
-        .iter()
-        .map(|provider| AllowedProvider {
-            source: provider.source.clone(),
-            version: provider.version.clone(),
-            hashes: provider.hashes.clone(),
-        })
-        .collect();
-    Ok(Infrastructure {
-        kubernetes,
-        terraform: Terraform::new(terraform),
-    })
+    }
 }
 
 /// Returns an error if a Spec sets an identity or an address of a provider that the configuration does not allow.

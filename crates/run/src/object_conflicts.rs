@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::preview::Preview;
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::{
@@ -105,31 +104,34 @@ pub(crate) fn marks(stack: &StackPlan, declared: &DeclaredClaims) -> Marks {
     Marks::from_claims(resources.filter_map(|resource| new_claim(resource, Some(declared))))
 }
 
-impl Preview {
-    /// Sets an error on each stack that would create or adopt the same object as a stack of another job's preview.
-    pub fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
-        let mut wanted: HashMap<&str, Vec<&StackId>> = HashMap::new();
-        for stack in elsewhere {
-            for mark in stack.claims.iter() {
-                wanted.entry(mark).or_default().push(&stack.id);
-            }
+/// Sets an error on each stack that would create or adopt the same object as a stack of another job's preview.
+pub(crate) fn refuse_elsewhere(
+    plan: &mut Plan,
+    declared: &BTreeMap<StackId, DeclaredClaims>,
+    elsewhere: &[ReviewedStack],
+    secrets: &Secrets,
+) {
+    let mut wanted: HashMap<&str, Vec<&StackId>> = HashMap::new();
+    for stack in elsewhere {
+        for mark in stack.claims.iter() {
+            wanted.entry(mark).or_default().push(&stack.id);
         }
-        for stack in &mut self.plan.stacks {
-            let mut resources = stack.resources.iter();
-            let failure = resources.find_map(|resource| {
-                let declared = self.declared.get(&stack.id);
-                let new = new_claim(resource, declared)?;
-                let mut others = wanted.get(new.mark().as_str())?.iter().copied();
-                // This job does not know whether the other stack shares the object, so the apply of either stack checks
-                // that.
-                let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
-                let is_shared = |other: &StackId| mine && stack.id.is_sibling_of(other.as_str());
-                let other = others.find(|other| **other != stack.id && !is_shared(other))?;
-                Some(refusal(&new, &resource.id, other))
-            });
-            if let Some(failure) = failure {
-                set_error(stack, &redact::failure(&failure, secrets));
-            }
+    }
+    for stack in &mut plan.stacks {
+        let mut resources = stack.resources.iter();
+        let failure = resources.find_map(|resource| {
+            let declared = declared.get(&stack.id);
+            let new = new_claim(resource, declared)?;
+            let mut others = wanted.get(new.mark().as_str())?.iter().copied();
+            // This job does not know whether the other stack shares the object, so the apply of either stack checks
+            // that.
+            let mine = declared.is_some_and(|stack| stack.shared.contains(&resource.id));
+            let is_shared = |other: &StackId| mine && stack.id.is_sibling_of(other.as_str());
+            let other = others.find(|other| **other != stack.id && !is_shared(other))?;
+            Some(refusal(&new, &resource.id, other))
+        });
+        if let Some(failure) = failure {
+            set_error(stack, &redact::failure(&failure, secrets));
         }
     }
 }

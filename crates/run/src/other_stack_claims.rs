@@ -5,15 +5,18 @@
 //! Only a stack whose inputs differ from the recorded ones can claim an object that it does not record yet. So only
 //! such stacks are compiled, once per run, and only when an object leaves a stack.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
-use tokio::sync::OnceCell;
-
-use crate::{OpenRevision, Planner, StateBackend, logins::LoginUse, spec_source::SpecSource};
+use crate::{
+    OpenRevision, Planner,
+    logins::LoginUse,
+    spec_source::SpecSource,
+    stack_claims::{Inhabitants, SpecClaims, object_of_import},
+};
 use konverge_base::{
     error::UserError,
     model::{
-        ClusterName, GroupKind, ResourceId, StackId,
+        ClusterName, GroupKind, StackId,
         claim::Claim as Outside,
         container::Container,
         spec::{ObjectKeyRef, RuntimeKind, Spec, object_key},
@@ -22,130 +25,6 @@ use konverge_base::{
     },
 };
 use konverge_engine::{ClaimQuestion, ClaimedObject, HeldObjects, OwnerClaim, runtime::Item};
-use konverge_state::IndexedStates;
-
-/// The claims and objects of the other stacks, each looked up once per run.
-#[derive(Default)]
-pub struct StackClaims {
-    /// The claims of each stack whose inputs differ from the recorded ones; `None` for a stack that does not compile.
-    wanted: OnceCell<Vec<(StackId, Option<SpecClaims>)>>,
-    /// The stacks that record each claim, by the short hash of the claim, from the index.
-    holders: OnceCell<HashMap<String, Vec<StackId>>>,
-    /// The stacks that have objects in a container (a Namespace or a kind), by its short hash, from the index.
-    inhabitants: OnceCell<Inhabitants>,
-    /// The stacks that need no deleted object of another stack, as the user confirms. So their Specs need not compile.
-    pub(crate) without: BTreeSet<StackId>,
-}
-
-impl StackClaims {
-    /// Returns the stacks that record a claim.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub(crate) async fn holders_of(
-        &self,
-        claim: &Outside,
-        backend: &StateBackend,
-    ) -> Result<BTreeSet<&StackId>, UserError> {
-        let holders = self.holders(backend).await?;
-        let object = object_of_import(claim, backend);
-        let marks = [Some(claim), object.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(Outside::mark);
-        Ok(marks.filter_map(|mark| holders.get(&mark)).flatten().collect())
-    }
-
-    /// Returns the stacks that record each claim, by the short hash of the claim.
-    async fn holders(&self, backend: &StateBackend) -> Result<&HashMap<String, Vec<StackId>>, UserError> {
-        let holders = self.holders.get_or_try_init(|| async {
-            let mut holders: HashMap<String, Vec<StackId>> = HashMap::new();
-            let entries = backend.states.known().await?.entries.iter();
-            for (stack, entry) in entries.filter(|(_, entry)| entry.is_known()) {
-                for mark in entry.marks.iter() {
-                    holders.entry(mark.to_owned()).or_default().push(stack.clone());
-                }
-            }
-            Ok::<_, UserError>(holders)
-        });
-        holders.await
-    }
-
-    /// Creates claims with the stacks that need no deleted object of another stack.
-    pub fn without(stacks: impl IntoIterator<Item = StackId>) -> Self {
-        Self {
-            without: stacks.into_iter().collect(),
-            ..Self::default()
-        }
-    }
-}
-
-/// The stacks that have objects in each Namespace and of each custom kind, from the index.
-#[derive(Default)]
-struct Inhabitants {
-    by_container: HashMap<String, Vec<StackId>>,
-    /// The stacks whose index entry was written by an earlier version, which lists no containers.
-    unknown: Vec<StackId>,
-}
-
-impl Inhabitants {
-    fn from_index(known: &IndexedStates) -> Self {
-        let mut found = Self::default();
-        for (stack, entry) in known.entries.iter().filter(|(_, entry)| entry.is_known()) {
-            match &entry.places {
-                None => found.unknown.push(stack.clone()),
-                Some(places) => {
-                    for mark in places.iter() {
-                        let stacks = found.by_container.entry(mark.to_owned()).or_default();
-                        stacks.push(stack.clone());
-                    }
-                }
-            }
-        }
-        found
-    }
-}
-
-/// The objects and Terraform resources that a Spec wants, in a form that can be compared with other stacks.
-#[derive(Default)]
-struct SpecClaims {
-    /// The namespaces as written in the Spec, by cluster, group, kind and name.
-    objects: HashMap<[String; 4], Vec<String>>,
-    terraform: HashSet<ResourceId>,
-}
-
-impl SpecClaims {
-    fn from_spec(spec: &Spec, cluster: Option<&ClusterName>) -> Self {
-        let mut wants = Self::default();
-        for resource in &spec.resources {
-            if resource.runtime == RuntimeKind::Terraform {
-                wants.terraform.insert(resource.id.clone());
-                continue;
-            }
-            let own = resource.extensions.get("cluster").and_then(|name| name.as_str());
-            let cluster = own.or(cluster.map(ClusterName::as_str));
-            let object = object_key(&resource.attributes);
-            let cluster = cluster.unwrap_or_default();
-            let key = [cluster, object.group, object.kind, object.name].map(str::to_owned);
-            let namespaces = wants.objects.entry(key).or_default();
-            namespaces.push(object.namespace.to_owned());
-        }
-        wants
-    }
-
-    /// Returns true if the Spec has an object. The key must be normalized: it has a namespace if and only if the kind
-    /// is namespaced.
-    fn holds(&self, cluster: Option<&ClusterName>, key: ObjectKeyRef<'_>) -> bool {
-        let cluster = cluster.map(ClusterName::as_str).unwrap_or_default();
-        let written = [cluster, key.group, key.kind, key.name].map(str::to_owned);
-        let written = self.objects.get(&written);
-        let same = |written: &String| match written.as_str() {
-            "" => matches!(key.namespace, "" | "default"),
-            written => key.namespace.is_empty() || written == key.namespace,
-        };
-        written.is_some_and(|written| written.iter().any(same))
-    }
-}
 
 /// Returns true for an object that its owner released.
 type ReleasedObjects = Box<dyn Fn(&Item) -> Result<bool, UserError> + Send + Sync>;
@@ -611,18 +490,6 @@ fn is_object(recorded: &Recorded, key: Option<ObjectKeyRef<'_>>, cluster: Option
     recorded.runtime == RuntimeKind::Kubernetes
         && Some(object_key(&recorded.attributes)) == key
         && recorded.cluster.as_ref().or(cluster) == cluster
-}
-
-/// Returns the claim by which the stack that created an imported object records it: a hash of the object's id. `None`
-/// for any other claim.
-fn object_of_import(claim: &Outside, backend: &StateBackend) -> Option<Outside> {
-    match claim {
-        Outside::Import { kind, id } => {
-            let hash = backend.secrets.hash(Outside::hashed_text(kind, id).as_bytes());
-            Some(Outside::ObjectHash { hash })
-        }
-        Outside::Object { .. } | Outside::ObjectHash { .. } => None,
-    }
 }
 
 fn nothing_released() -> ReleasedObjects {

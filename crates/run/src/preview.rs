@@ -21,7 +21,10 @@ use konverge_base::{
     spans,
 };
 use konverge_config::{BrokenBase, Config, WorkflowTime};
-use konverge_secrets::redact::{self, UnreviewableValue};
+use konverge_secrets::{
+    Secrets,
+    redact::{self, UnreviewableValue},
+};
 
 /// Returns true if the whole preview fails because of this stack.
 pub fn is_failure(stack: &StackPlan, config: &Config) -> bool {
@@ -72,6 +75,11 @@ impl Preview {
         for stack in &mut self.plan.stacks {
             stack.fails_as_before = false;
         }
+    }
+
+    /// Sets an error on each stack that would create or adopt the same object as a stack of another job's preview.
+    pub fn refuse_elsewhere(&mut self, elsewhere: &[ReviewedStack], secrets: &Secrets) {
+        object_conflicts::refuse_elsewhere(&mut self.plan, &self.declared, elsewhere, secrets);
     }
 }
 

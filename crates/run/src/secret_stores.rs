@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use crate::{RunContext, infrastructure::ClusterReader};
+use crate::{RunContext, cluster_secrets::ClusterReader};
 use konverge_base::{
     error::chain,
     model::{RepoPath, file_source::Source},

@@ -10,9 +10,8 @@ use crate::{
     affected::{BEFORE, find, is_part},
     apply::NewerCommitCheck,
     cluster_selection::{GivenCluster, Live},
-    compiler,
-    other_stack_claims::StackClaims,
-    policy_set_loader, setting_changes,
+    compiler, policy_set_loader, setting_changes,
+    stack_claims::StackClaims,
     stack_lookup::{self, NamedStacks},
     state_backend,
 };

@@ -9,7 +9,7 @@ use std::{
 use super::super::selected_stacks::SelectedStacks;
 use konverge_base::{
     checkout::{Existing, write},
-    error::{ErrorKind, UserError},
+    error::{ErrorKind, Location, UserError},
     model::{RepoPath, file_source::FileKind, stack::Stack},
 };
 use konverge_repo::konfig::{Changes, PackageKind};
@@ -172,4 +172,9 @@ pub(super) fn is_kcl(path: &RepoPath) -> bool {
 
 pub(super) fn is_test(path: &RepoPath) -> bool {
     path.file_name().ends_with("_test.k")
+}
+
+/// Returns the file of an error, if it is a file of the repository.
+pub(super) fn file_of(place: Option<&Location>) -> Option<RepoPath> {
+    RepoPath::normalize(&place?.file)
 }

@@ -22,7 +22,7 @@ mod stack_outputs;
 use std::path::Path;
 
 pub use checked_files::FileScope;
-use checked_files::{CheckedFiles, is_kcl};
+use checked_files::{CheckedFiles, file_of, is_kcl};
 use futures::{StreamExt as _, stream};
 use golden::GoldenFiles;
 
@@ -264,11 +264,6 @@ fn structure(selected: &SelectedStacks, stacks: &[Stack], scope: CheckScope<'_>)
         Diagnostic::new(file, LintRule::Structure, message).warning()
     });
     problems.chain(orphans).collect()
-}
-
-/// Returns the file of an error, if it is a file of the repository.
-fn file_of(place: Option<&Location>) -> Option<RepoPath> {
-    RepoPath::normalize(&place?.file)
 }
 
 /// Returns the diagnostics of a stack that does not compile, each at its place.

@@ -1,6 +1,6 @@
 //! Compares generated models with the CRDs of the repository from which they were generated.
 
-use super::{CheckedFiles, file_of};
+use super::checked_files::{CheckedFiles, file_of};
 use konverge_base::{
     error::UserError,
     model::{

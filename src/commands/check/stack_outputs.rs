@@ -1,7 +1,7 @@
 //! Checks the outputs that stacks publish and read: names that nobody publishes, stacks that do not exist or may not
 //! be read, and circles.
 
-use super::file_of;
+use super::checked_files::file_of;
 use konverge_base::model::{
     lint::{Diagnostic, LintRule},
     spec::Spec,

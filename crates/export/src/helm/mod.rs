@@ -11,13 +11,14 @@ use konverge_base::model::{FieldPath, GroupKind};
 
 use self::{chart::Chart, release_size::release_size};
 use crate::{
-    bundle::{Bundle, BundleObject},
-    document::{Document, Holds, Loss, Place},
+    bundle::{Bundle, BundleObject, refuse, refused},
+    document::{Document, Holds, Loss},
     edges::{KindOrder, positions, sorted_by_kind},
     error::{ExportError, ExportRefusal, Why},
-    exported::{Exported, Files, obeyed_annotations, refuse, refused},
+    exported::{Exported, Files, obeyed_annotations},
     names::stack_slug,
     options::ChartOptions,
+    value_places::Place,
 };
 
 const TARGET: &str = "helm";

@@ -6,7 +6,6 @@
 
 use serde_json::{Map, Value};
 
-use super::object_ref::metadata;
 use konverge_base::model::{ClusterName, FieldPath, GroupKind, diff, masked_value};
 
 /// A CustomResourceDefinition in the plan.
@@ -42,7 +41,10 @@ impl Definition {
 
     /// Returns the name of the CustomResourceDefinition.
     pub(crate) fn name(&self) -> &str {
-        metadata(&self.body, "name")
+        let metadata = self.body.get("metadata");
+        metadata
+            .and_then(|metadata| metadata["name"].as_str())
+            .unwrap_or_default()
     }
 
     /// Returns true if the CustomResourceDefinition defines a kind.

@@ -13,7 +13,7 @@ use super::super::{
         precondition::{self, Precondition, WriteKind},
     },
 };
-use super::ApplyTask;
+use super::apply_task::ApplyTask;
 use konverge_base::error::{ErrorKind, UserError};
 
 /// The fate of the dependents of a deleted object (`propagationPolicy`).

@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    ApplyTask,
+    apply_task::ApplyTask,
     creation::{self, Owner},
     delete::{self, Dependents},
     readiness::{self, WaitLimits},

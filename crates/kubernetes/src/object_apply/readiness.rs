@@ -12,7 +12,7 @@ use super::super::{
     health::{self, Health, HealthRules, Related, WaitPolicy},
     object::{completed_jobs, fetch, plan_item::PlanItem, related_fetch},
 };
-use super::{ApplyTask, early_failure::EarlyFailure};
+use super::{apply_task::ApplyTask, early_failure::EarlyFailure};
 use konverge_base::{
     error::{ErrorKind, UserError},
     model::apply_result::Waiting,

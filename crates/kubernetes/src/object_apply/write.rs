@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use tracing::Instrument as _;
 
 use super::{
-    ApplyTask, creation,
+    apply_task::ApplyTask,
+    creation,
     field_takeover::{self, Claim},
 };
 use crate::{

@@ -10,7 +10,7 @@ use cel::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{matching::MatchResources, policy::ParamKind, request::AdmissionRequest};
+use super::{matching::MatchResources, request::AdmissionRequest};
 use crate::{
     kubernetes_cel::{
         self,
@@ -60,6 +60,14 @@ pub(crate) struct ValidationText {
 pub(crate) struct AnnotationText {
     pub key: String,
     pub value_expression: String,
+}
+
+/// The kind of a policy's parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ParamKind {
+    pub api_version: String,
+    pub kind: String,
 }
 
 /// The `spec` of a policy, before its expressions are compiled.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    code::{AdmissionCode, PolicySpec},
+    code::{AdmissionCode, ParamKind, PolicySpec},
     matching::{LabelSelector, MatchResources},
     policy_objects::ClusterReads,
 };
@@ -13,14 +13,6 @@ use crate::{possible_reads::Mentions, rule::Severity};
 
 /// Names in an expression for values that only the API server has.
 const UNKNOWN_WORDS: [&str; 4] = ["authorizer", "userInfo", "options", "dryRun"];
-
-/// The kind of a policy's parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ParamKind {
-    pub api_version: String,
-    pub kind: String,
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -2,13 +2,16 @@
 
 use serde_json::Value;
 
-use super::{edit, import_target::ImportTarget};
+use super::{
+    edit,
+    import_target::{ImportRequest, ImportTarget},
+};
 use crate::RunContext;
 use crate::StateBackend;
 use konverge_base::{
     error::{ErrorKind, SharedError, UserError},
     model::{
-        RepoPath, ResourceId, StackId, masked_value,
+        ResourceId, StackId, masked_value,
         spec::RuntimeKind,
         state::{KusionRelease, StackState},
     },
@@ -22,22 +25,6 @@ use konverge_state::{
         kusion::{KusionQuery, in_mysql, over_http},
     },
 };
-
-/// The source and the target of an import.
-#[derive(Debug, Clone, Default)]
-pub struct ImportRequest {
-    /// The source: a file, a folder of releases or of a stack, the URL of an object (`s3://BUCKET/KEY`, `gs://`,
-    /// `az://`, `oss://`) or of a folder of releases (`…/`), an `https://` URL or URL format,
-    /// `mysql://USER@HOST/DATABASE`.
-    pub from: String,
-    /// The identity of the stack, if it differs from the one in the source. Required if the source has many stacks.
-    pub stack: Option<StackId>,
-    /// The cluster in the key of the state, if Kusion 0.9 stored one state per cluster: in MySQL, or in an HTTP backend
-    /// whose URL has `%s`.
-    pub cluster: Option<String>,
-    /// The folder of the stack in the repository.
-    pub folder: Option<RepoPath>,
-}
 
 /// A state that was imported from Kusion.
 #[derive(Debug, Clone)]

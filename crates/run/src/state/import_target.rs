@@ -1,6 +1,5 @@
 //! Finds the stack of the repository that an imported state of Kusion belongs to.
 
-use super::ImportRequest;
 use crate::{OpenRevision, RevisionSpec, RunContext, revision::first_stacks};
 use konverge_base::{
     error::{ErrorKind, UserError},
@@ -12,6 +11,22 @@ use konverge_base::{
 use konverge_config::ClusterChoice;
 use konverge_repo::{git::Repository, konfig::Layout};
 use konverge_state::kusion::KusionState;
+
+/// The source and the target of an import.
+#[derive(Debug, Clone, Default)]
+pub struct ImportRequest {
+    /// The source: a file, a folder of releases or of a stack, the URL of an object (`s3://BUCKET/KEY`, `gs://`,
+    /// `az://`, `oss://`) or of a folder of releases (`…/`), an `https://` URL or URL format,
+    /// `mysql://USER@HOST/DATABASE`.
+    pub from: String,
+    /// The identity of the stack, if it differs from the one in the source. Required if the source has many stacks.
+    pub stack: Option<StackId>,
+    /// The cluster in the key of the state, if Kusion 0.9 stored one state per cluster: in MySQL, or in an HTTP backend
+    /// whose URL has `%s`.
+    pub cluster: Option<String>,
+    /// The folder of the stack in the repository.
+    pub folder: Option<RepoPath>,
+}
 
 /// The identity and the folder for the imported state.
 pub(super) struct ImportTarget {

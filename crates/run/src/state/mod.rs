@@ -15,7 +15,8 @@ pub use doctor::{IndexCheck, StateFinding, doctor};
 pub use edit::move_waiting;
 pub use edit::{NewestDocument, forget, move_to, push, rebind, unlock};
 pub(crate) use import::split_query;
-pub use import::{ImportRequest, Imported, LeftOut, import};
+pub use import::{Imported, LeftOut, import};
+pub use import_target::ImportRequest;
 pub use import_workspace::{ImportedWorkspace, import_workspace};
 pub use outputs::{OutputReader, OutputRow, StackOutputs, outputs};
 pub use read::{
