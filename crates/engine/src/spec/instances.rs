@@ -71,7 +71,6 @@ mod tests {
         graph::{Edge, ResourceGraph},
         read_text,
     };
-    use konverge_base::error::UserError;
 
     const SLIDE: &str = include_str!("../../../../tests/fixtures/spec/instances.yaml");
 
