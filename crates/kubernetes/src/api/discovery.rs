@@ -7,7 +7,6 @@ use konverge_base::model::GroupKind;
 use serde_json::Value;
 
 use super::{
-    super::object::object_ref::ObjectRef,
     client::{Api, ApiRequest, escape},
     error::ApiError,
 };
@@ -49,11 +48,6 @@ impl ResourceType {
             .map(|ns| format!("/namespaces/{}", escape(ns)))
             .unwrap_or_default();
         format!("{root}/{}{namespace}/{}", self.api_version(), self.plural)
-    }
-
-    /// Returns the path of the object with this name.
-    pub(crate) fn path(&self, name: &ObjectRef) -> String {
-        self.object(name.namespace(), &name.name)
     }
 
     /// Returns the path of one object.

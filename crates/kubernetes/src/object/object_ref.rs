@@ -28,6 +28,11 @@ pub(crate) struct ObjectRef {
 }
 
 impl ObjectRef {
+    /// Returns the path of the object in the API; `of` is its type.
+    pub(crate) fn path(&self, of: &ResourceType) -> String {
+        of.object(self.namespace(), &self.name)
+    }
+
     /// Returns the identity of an object of a type; a missing namespace becomes `default`.
     pub(crate) fn from_object(object: &Map<String, Value>, of: &ResourceType) -> Self {
         let namespace = if of.namespaced {

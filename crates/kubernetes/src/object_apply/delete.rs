@@ -43,7 +43,7 @@ pub(super) async fn delete(
     for attempt in 1.. {
         let bound = json!({"uid": seen.uid, "resourceVersion": seen.version});
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy, "preconditions": bound});
-        let mut request = ApiRequest::get(of.path(&subject.name)).body("application/json", &options);
+        let mut request = ApiRequest::get(subject.name.path(of)).body("application/json", &options);
         (request.method, request.bound) = (Method::DELETE, true);
         match subject.cluster.api.call(&request).await {
             Ok(_) => break,

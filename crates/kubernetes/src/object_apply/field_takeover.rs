@@ -63,7 +63,7 @@ pub(super) fn replace_entries(
         {"op": "add", "path": "/metadata/managedFields", "value": entries},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": read.version},
     ]);
-    ApiRequest::patch(of.path(&subject.name), "application/json-patch+json", &patch).bound()
+    ApiRequest::patch(subject.name.path(of), "application/json-patch+json", &patch).bound()
 }
 
 /// Returns the entries of `managedFields` after a claim; `None` if no owner changes.

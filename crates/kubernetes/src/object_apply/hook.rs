@@ -216,7 +216,7 @@ impl Run<'_> {
 
     async fn patch(&self, change: &Value) -> Result<(), crate::api::error::ApiError> {
         let ApplyTask { subject, of, .. } = self.task;
-        let request = ApiRequest::patch(of.path(&subject.name), "application/merge-patch+json", change);
+        let request = ApiRequest::patch(subject.name.path(of), "application/merge-patch+json", change);
         subject.cluster.api.call(&request.bound()).await.map(drop)
     }
 

@@ -43,7 +43,7 @@ fn request_as(
     force: bool,
     dry: bool,
 ) -> ApiRequest {
-    let mut request = ApiRequest::get(of.path(name))
+    let mut request = ApiRequest::get(name.path(of))
         .query("fieldManager", manager)
         .query("fieldValidation", "Strict")
         .applied(body);

@@ -171,7 +171,7 @@ impl ObjectPlanner<'_> {
         }
         let becomes = server_merge::merge(&without, body, manager);
         let patch = server_merge::patch(live, &becomes);
-        let request = ApiRequest::patch(of.path(&subject.name), "application/json-patch+json", &patch)
+        let request = ApiRequest::patch(subject.name.path(of), "application/json-patch+json", &patch)
             .query("dryRun", "All")
             .query("fieldManager", manager)
             .query("fieldValidation", "Strict");

@@ -301,7 +301,7 @@ impl ObjectPlanner<'_> {
         let Some(patch) = field_leftovers::removal(live, paths()).filter(|_| !left.is_empty()) else {
             return Ok(Vec::new());
         };
-        let request = ApiRequest::patch(of.path(&subject.name), "application/json-patch+json", &patch)
+        let request = ApiRequest::patch(subject.name.path(of), "application/json-patch+json", &patch)
             .query("dryRun", "All")
             .query("fieldManager", self.runtime.options.field_manager);
         match subject.cluster.api.call(&request).await {
