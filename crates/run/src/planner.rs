@@ -37,7 +37,7 @@ pub struct Planner {
     pub references: Arc<SecretReferences>,
     /// The setting that decides if plans query the live infrastructure.
     pub live: Live,
-    /// The setting that decides if plans query the live infrastructure.
+    /// The clusters that are not in the configuration.
     pub given: GivenCluster,
     /// The claims of the other stacks, loaded on demand.
     pub claims: StackClaims,
