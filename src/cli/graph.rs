@@ -8,16 +8,20 @@ use konverge_base::error::UserError;
 use konverge_report::{escape::log, json};
 
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("rev", |rev| rev.add(completers::revisions())),
-    after_help = "Examples:
+#[command(after_help = "Examples:
   konverge graph --downstream base/pkg/frontend/server.k     what depends on a file
   konverge graph --upstream appops/storefront/dev
-  konverge graph --output dot | dot -Tsvg > graph.svg"
-)]
+  konverge graph --output dot | dot -Tsvg > graph.svg")]
 pub struct Args {
-    #[command(flatten)]
-    selection: GraphSelection,
+    /// Show only what these files or folders depend on
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
+    upstream: Vec<String>,
+    /// Show only what depends on these files or folders
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
+    downstream: Vec<String>,
+    /// Read a revision instead of the working tree
+    #[arg(long, value_name = "REV", add = completers::revisions())]
+    rev: Option<String>,
     /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -40,7 +44,12 @@ enum Output {
 /// # Errors
 /// The revision cannot be read, or a file is not in it.
 pub(super) fn run(args: &Args, context: &CliContext) -> Result<u8, UserError> {
-    let picture = draw(&context.run(), &args.selection)?;
+    let view = GraphSelection {
+        rev: args.rev.clone(),
+        upstream: args.upstream.clone(),
+        downstream: args.downstream.clone(),
+    };
+    let picture = draw(&context.run(), &view)?;
     context.print(&match args.output {
         Output::Text => text(&picture),
         Output::Json => json::document(&picture),

@@ -11,28 +11,91 @@ use konverge_base::{
 use konverge_report as report;
 
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |cluster| cluster.add(completers::contexts())),
-    after_help = "Examples:
+#[command(after_help = "Examples:
   konverge init                     in a clone of the repository
   konverge init --adopt             for stacks that run already
   konverge init --forge gitea       for a repository at Gitea; `gitlab` for one at GitLab
   konverge init --environments dev,production
   konverge init --cloud aws --store s3://my-bucket/konverge --cluster prod
-  konverge --repo ~/monorepo init"
-)]
+  konverge --repo ~/monorepo init")]
 pub struct Args {
     /// Try only the KCL cores that are installed: download none
     #[arg(long)]
     no_install: bool,
-    #[command(flatten)]
-    setup: Setup,
+    /// The stacks run already: write konverge.adopt.yaml too. They are left alone until `konverge adopt --write` names
+    /// those to take over
+    #[arg(long)]
+    adopt: bool,
+    /// The environments, in the order of their applies: each gets a job of its own, which GitHub's environment guards
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    environments: Vec<String>,
+    /// The forge whose jobs run Konverge
+    #[arg(long, value_enum, value_name = "FORGE", default_value = "github")]
+    forge: ForgeArg,
+    /// The cloud that the jobs log in at, by OIDC
+    #[arg(long, value_enum, value_name = "CLOUD")]
+    cloud: Option<CloudArg>,
+    /// Where the state is kept: `s3://my-bucket/konverge`
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// The cluster of the stacks: its context in the kubeconfig, which gives it its name
+    #[arg(long, value_name = "NAME", add = completers::contexts())]
+    cluster: Option<NamedContext>,
+}
+
+/// A forge whose workflow `init` can write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ForgeArg {
+    /// GitHub Actions: .github/workflows/konverge.yml
+    Github,
+    /// Gitea Actions: .gitea/workflows/konverge.yml
+    Gitea,
+    /// GitLab CI/CD: .gitlab-ci.yml
+    Gitlab,
+}
+
+impl From<ForgeArg> for JobForge {
+    fn from(forge: ForgeArg) -> Self {
+        match forge {
+            ForgeArg::Github => Self::Github,
+            ForgeArg::Gitea => Self::Gitea,
+            ForgeArg::Gitlab => Self::Gitlab,
+        }
+    }
+}
+
+/// A cloud at which the jobs can log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CloudArg {
+    /// EKS and S3
+    Aws,
+    /// GKE and Cloud Storage
+    Google,
+    /// AKS and Blob Storage
+    Azure,
+}
+
+impl From<CloudArg> for JobCloud {
+    fn from(cloud: CloudArg) -> Self {
+        match cloud {
+            CloudArg::Aws => Self::Aws,
+            CloudArg::Google => Self::Google,
+            CloudArg::Azure => Self::Azure,
+        }
+    }
 }
 
 impl Args {
     /// Returns the setup from the options, or from questions at the terminal if no option was given.
     async fn setup(&self, context: &CliContext) -> Result<Setup, UserError> {
-        let said = self.setup.clone();
+        let said = Setup {
+            forge: self.forge.into(),
+            cloud: self.cloud.map(Into::into),
+            store: self.store.clone(),
+            cluster: self.cluster.clone(),
+            environments: self.environments.clone(),
+            adopt: self.adopt,
+        };
         let is_silent = said.cloud.is_none() && said.store.is_none() && said.cluster.is_none();
         if is_silent && context.can_ask() && !context.in_ci() {
             asked(said, context).await
@@ -82,7 +145,8 @@ async fn asked(said: Setup, context: &CliContext) -> Result<Setup, UserError> {
     let cloud = answered(
         "At which cloud do the jobs log in? (aws, google, azure; empty: none) ",
         |name| {
-            JobCloud::from_str(name, true).map_err(|_| {
+            let named = CloudArg::from_str(name, true).map(JobCloud::from);
+            named.map_err(|_| {
                 UserError::new(
                     ErrorKind::Usage,
                     format!("`{}` is none of them", name.escape_debug()),

@@ -9,16 +9,13 @@ use konverge_repo::git::Repository;
 use konverge_run::{OpenRevision, RevisionSpec, RunContext};
 
 /// The selected part of the graph.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default)]
 pub struct GraphSelection {
-    /// Show only what these files or folders depend on
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
+    /// Show only what these files or folders depend on.
     pub upstream: Vec<String>,
-    /// Show only what depends on these files or folders
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
+    /// Show only what depends on these files or folders.
     pub downstream: Vec<String>,
-    /// Read a revision instead of the working tree
-    #[arg(long, value_name = "REV")]
+    /// The revision; `None`: the working tree.
     pub rev: Option<String>,
 }
 

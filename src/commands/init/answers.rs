@@ -10,14 +10,14 @@ use konverge_base::{
 };
 
 /// The forge whose jobs run Konverge.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum JobForge {
-    /// GitHub Actions: .github/workflows/konverge.yml
+    /// GitHub Actions.
     #[default]
     Github,
-    /// Gitea Actions: .gitea/workflows/konverge.yml
+    /// Gitea's Actions.
     Gitea,
-    /// GitLab CI/CD: .gitlab-ci.yml
+    /// GitLab CI/CD.
     Gitlab,
 }
 
@@ -26,26 +26,19 @@ pub(super) const STEP: &str = "      - uses: konverge/konverge@v0\n";
 
 /// Settings to write besides those that the repository itself shows. Nothing asks for them: a setting that is missing
 /// stays a comment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default)]
 pub struct Setup {
-    /// The stacks run already: write konverge.adopt.yaml too. They are left alone until `konverge adopt --write` names
-    /// those to take over
-    #[arg(long)]
+    /// True if the stacks of the repository run already.
     pub adopt: bool,
-    /// The environments, in the order of their applies: each gets a job of its own, which GitHub's environment guards
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    /// The environments that are applied one after the other, each by its own job.
     pub environments: Vec<String>,
-    /// The forge whose jobs run Konverge
-    #[arg(long, value_enum, value_name = "FORGE", default_value = "github")]
+    /// The forge whose jobs run Konverge.
     pub forge: JobForge,
-    /// The cloud that the jobs log in at, by OIDC
-    #[arg(long, value_enum, value_name = "CLOUD")]
+    /// The cloud that the jobs log in at.
     pub cloud: Option<JobCloud>,
-    /// Where the state is kept: `s3://my-bucket/konverge`
-    #[arg(long, value_name = "URL")]
+    /// The address of the store.
     pub store: Option<String>,
-    /// The cluster of the stacks: its context in the kubeconfig, which gives it its name
-    #[arg(long, value_name = "NAME")]
+    /// The cluster of the stacks.
     pub cluster: Option<NamedContext>,
 }
 
@@ -76,13 +69,13 @@ impl FromStr for NamedContext {
 }
 
 /// A cloud that the jobs log in at by OIDC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobCloud {
-    /// EKS and S3
+    /// Amazon Web Services.
     Aws,
-    /// GKE and Cloud Storage
+    /// Google Cloud.
     Google,
-    /// AKS and Blob Storage
+    /// Microsoft Azure.
     Azure,
 }
 
